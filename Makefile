@@ -1,0 +1,39 @@
+# `make demo` and `make test` make their own environment and install what they need from pinned constraints.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test test-faults test-long lint docs bench clean
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $(STAMP)
+
+demo: $(STAMP)
+	$(BIN)/counterpoise demo
+
+test: lint
+	$(BIN)/python -m pytest -n 2
+
+test-faults: $(STAMP)
+	$(BIN)/python -m pytest -m faults
+
+test-long: $(STAMP)
+	$(BIN)/python -m pytest -m slow -n 2
+
+lint: $(STAMP)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+docs: $(STAMP)
+	$(BIN)/python -m counterpoise.docs docs/reference.md
+
+bench: $(STAMP)
+	$(BIN)/python benchmarks/engines.py
+
+clean:
+	rm -rf $(VENV) build *.egg-info

@@ -1,0 +1,1 @@
+"""Types and trees only: no input or output, no data, no models."""

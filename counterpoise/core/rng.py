@@ -1,0 +1,32 @@
+"""Keyed random streams: a path of words and numbers names a stream, so nothing is global and nothing need be saved.
+
+A stream depends only on its path, never on what was drawn before, in which order clients are visited, how a cohort is
+cut into chunks, or which engine runs it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import torch
+
+Key = str | int
+
+
+def key_bits(seed: int, purpose: str, *path: Key) -> int:
+    """64 bits that belong to this path alone; words and numbers cannot collide because types are spelled out."""
+    text = "/".join([f"i{seed}", f"s{purpose}", *(f"i{k}" if isinstance(k, int) else f"s{k}" for k in path)])
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
+
+
+def generator(seed: int, purpose: str, *path: Key) -> torch.Generator:
+    """A torch stream on the CPU; results are moved to a device, so CPU and GPU runs draw the same numbers."""
+    stream = torch.Generator()
+    stream.manual_seed(key_bits(seed, purpose, *path))
+    return stream
+
+
+def numpy_generator(seed: int, purpose: str, *path: Key) -> np.random.Generator:
+    """A NumPy stream with the same naming."""
+    return np.random.Generator(np.random.Philox(key_bits(seed, purpose, *path)))

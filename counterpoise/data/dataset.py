@@ -1,0 +1,84 @@
+"""What a data set is: two sets of samples, class names, and how raw inputs become floats."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from counterpoise.core.registry import Registry
+
+
+class Samples(NamedTuple):
+    """Inputs and labels, row by row."""
+
+    x: Tensor  # [n, ...] uint8 or float32
+    y: Tensor  # [n] int64
+
+    def take(self, rows: Tensor) -> Samples:
+        return Samples(self.x[rows], self.y[rows])
+
+
+class Scaling(NamedTuple):
+    """Raw input to model input: ``x * scale + shift``, broadcast over a sample."""
+
+    scale: Tensor
+    shift: Tensor
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return x.to(self.scale.dtype) * self.scale + self.shift
+
+    def to(self, *where: torch.device | torch.dtype) -> Scaling:
+        scale, shift = self
+        for place in where:
+            scale, shift = scale.to(place), shift.to(place)
+        return Scaling(scale, shift)
+
+
+def pixel_scaling(mean: tuple[float, ...], std: tuple[float, ...]) -> Scaling:
+    """uint8 pixels [C, H, W] to zero mean and unit deviation; mean and std are those of pixels in [0, 1]."""
+    means, stds = torch.tensor(mean).view(-1, 1, 1), torch.tensor(std).view(-1, 1, 1)
+    return Scaling(1 / (255 * stds), -means / stds)
+
+
+def no_scaling() -> Scaling:
+    return Scaling(torch.tensor(1.0), torch.tensor(0.0))
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Training and test samples of one task, still in one place; a partition cuts the training set into clients."""
+
+    name: str
+    train: Samples
+    test: Samples
+    classes: tuple[str, ...]
+    scaling: Scaling = field(default_factory=no_scaling)
+    clients: Tensor | None = None  # [n] natural client of each training sample, where the data has one
+    client_names: tuple[str, ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict)  # file name -> SHA-256, for the run's record
+    notes: tuple[str, ...] = ()  # what was dropped, filled in or split, in words
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        return tuple(self.train.x.shape[1:])
+
+    def keep(self, rows: Tensor) -> Dataset:
+        """The data set with only these training rows."""
+        clients = None if self.clients is None else self.clients[rows]
+        return replace(self, train=self.train.take(rows), clients=clients)
+
+
+Loader = Callable[[Path | None], Dataset]  # a data root, or None where the data ships with a dependency -> the data set
+
+
+def _load() -> None:
+    import counterpoise.data.sets  # noqa: F401  (its modules register themselves)
+
+
+DATASETS: Registry[Loader] = Registry("data set", _load)
+dataset = DATASETS.register

@@ -1,0 +1,39 @@
+"""What a partition is: labels in, one index vector a client out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoise.core.registry import Registry
+
+Rows = NDArray[np.int64]
+
+
+class Labels(NamedTuple):
+    """What a partition may look at."""
+
+    y: Rows  # [n] class of each sample
+    classes: int
+    groups: Rows | None = None  # [n] natural client of each sample, where the data has one
+
+
+class Split(NamedTuple):
+    """Disjoint rows of each client, and in words what had to be repaired to honour a minimum."""
+
+    clients: list[Rows]
+    repairs: tuple[str, ...] = ()
+
+
+Partition = Callable[[Labels, int, np.random.Generator], Split]  # labels, number of clients, stream -> split
+
+
+def _load() -> None:
+    import counterpoise.data.partitions  # noqa: F401
+
+
+PARTITIONS: Registry[Partition] = Registry("partition", _load)
+partition = PARTITIONS.register
