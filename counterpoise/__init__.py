@@ -1,0 +1,1 @@
+"""Federated learning under class imbalance: methods, baselines, data protocols and honest comparisons."""

@@ -1,0 +1,116 @@
+"""One client's round as three pure functions: begin, step, end. The only place that calls ``torch.func.grad``."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+from torch.func import grad
+
+from counterpoise.core.method import Method
+from counterpoise.core.part import Batch, Gradient, Outputs, Stats, Step, call
+from counterpoise.core.tree import Params, Tree, subtract, tmap
+from counterpoise.functional import FunctionalModel
+
+
+class Broadcast(NamedTuple):
+    """What the server tells every client of a round."""
+
+    round: int
+    lr: float
+    params: Params
+    buffers: Params
+    shared: dict[str, Tree]  # part name -> what it sends
+
+
+class Progress(NamedTuple):
+    """What a client carries from step to step."""
+
+    params: Params
+    buffers: Params
+    slots: dict[str, Tree]  # part name -> step slot
+    loss: Tensor  # [] sum over the steps so far
+
+
+class Result(NamedTuple):
+    """What a client's round comes to."""
+
+    delta: Params
+    buffers: Params
+    upload: dict[str, Tree]
+    memory: dict[str, Tree]
+    loss: Tensor  # [] mean over the steps
+
+
+def enroll(method: Method, params: Params, classes: int) -> dict[str, Tree]:
+    """A client's memory before its first round."""
+    return {part.name: part.enroll(params, classes) for part in method.parts if part.enroll is not None}
+
+
+def begin(method: Method, params: Params, buffers: Params, shared: dict[str, Tree], memory: dict[str, Tree], stats: Stats) -> Progress:
+    """The received model, and each part's slot for this round."""
+    slots = {
+        part.name: call(part.start, {}, params, shared.get(part.name, {}), memory.get(part.name, {}), stats)
+        for part in method.parts
+    }
+    return Progress(params, buffers, slots, torch.zeros_like(stats.lr))
+
+
+def step(method: Method, model: FunctionalModel, progress: Progress, batch: Batch, stats: Stats) -> Progress:
+    """One mini-batch: gradient source, then the chain of adjustments, then ``params - lr * direction``."""
+    slots = dict(progress.slots)
+    seen = Step(progress.params, stats, lambda params: _gradient_at(method, model, params, progress, batch))
+    gradient = _source(method, slots, seen)
+    direction = gradient.grads
+    for part in method.parts:
+        if part.adjust is not None:
+            direction, slots[part.name] = part.adjust(direction, slots[part.name], seen)
+    params = tmap(lambda p, d: p - stats.lr * d, progress.params, direction)
+    return Progress(params, gradient.buffers, slots, progress.loss + gradient.loss)
+
+
+def end(method: Method, received: Params, progress: Progress, memory: dict[str, Tree], stats: Stats) -> Result:
+    """The change of the model, each part's upload, and the client's new memory."""
+    delta = subtract(progress.params, received)
+    upload, memory = {}, dict(memory)
+    for part in method.parts:
+        if part.finish is not None:
+            sent, kept = part.finish(delta, progress.slots[part.name], memory.get(part.name, {}), stats)
+            upload.update({part.name: sent} if sent else {})
+            memory.update({part.name: kept} if kept else {})
+    return Result(delta, progress.buffers, upload, memory, progress.loss / stats.steps.clamp(min=1))
+
+
+def batch_loss(method: Method, outputs: Outputs, batch: Batch, slots: dict[str, Tree]) -> Tensor:
+    """Mean over the real samples of each sample's loss times the factors that the parts put on it."""
+    owner = method.owner("loss")
+    values = cross_entropy(outputs, batch) if owner is None or owner.loss is None else owner.loss(outputs, batch, slots[owner.name])
+    for part in method.parts:
+        if part.weight is not None:
+            values = values * part.weight(outputs, batch, slots[part.name])
+    return (values * batch.mask).sum() / batch.mask.sum().clamp(min=1)
+
+
+def cross_entropy(outputs: Outputs, batch: Batch) -> Tensor:
+    """``-log softmax(z)_y`` of each sample."""
+    return F.cross_entropy(outputs.logits, batch.y, reduction="none")
+
+
+def _gradient_at(method: Method, model: FunctionalModel, params: Params, progress: Progress, batch: Batch) -> Gradient:
+    def loss(params: Params) -> tuple[Tensor, tuple[Params, Tensor]]:
+        outputs, buffers = model.apply(params, progress.buffers, batch.x, train=True)
+        value = batch_loss(method, outputs, batch, progress.slots)
+        return value, (buffers, value)
+
+    grads, (buffers, value) = grad(loss, has_aux=True)(params)
+    return Gradient(grads, buffers, value)
+
+
+def _source(method: Method, slots: dict[str, Tree], seen: Step) -> Gradient:
+    owner = method.owner("gradient")
+    if owner is None or owner.gradient is None:
+        return seen.gradient_at(seen.params)
+    gradient, slots[owner.name] = owner.gradient(slots[owner.name], seen)
+    return gradient

@@ -1,0 +1,108 @@
+"""A method is a tuple of parts and a rule for the clients' weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
+
+from torch import nn
+
+from counterpoise.core.part import Part
+from counterpoise.core.registry import Entry, Registry
+from counterpoise.errors import ConfigError, legal_words
+
+Weighting: TypeAlias = Literal["samples", "uniform"]
+
+SINGLE_OWNER = ("loss", "gradient", "weigh")
+
+
+@dataclass(frozen=True)
+class Method:
+    """Parts in the order in which their chains act; refused where two of them claim the same thing."""
+
+    parts: tuple[Part, ...] = ()
+    weighting: Weighting = "samples"
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        names = [part.name for part in self.parts]
+        for name in sorted(set(names)):
+            if names.count(name) > 1:
+                raise ConfigError(f"part {name!r} is listed twice; keep one of the two")
+        for hook in SINGLE_OWNER:
+            owners = [part.name for part in self.parts if getattr(part, hook) is not None]
+            if len(owners) > 1:
+                raise ConfigError(f"{' and '.join(owners)} each set the {hook}, and only one part may; keep one of: {', '.join(owners)}")
+
+    def owner(self, hook: str) -> Part | None:
+        """The part that fills a hook with a single owner."""
+        return next((part for part in self.parts if getattr(part, hook) is not None), None)
+
+    def adapt(self, module: nn.Module) -> nn.Module:
+        """The model as the parts want it."""
+        for part in self.parts:
+            module = module if part.adapt is None else part.adapt(module)
+        return module
+
+
+def _load() -> None:
+    import counterpoise.methods
+    import counterpoise.parts  # noqa: F401  (their modules register themselves)
+
+
+PARTS: Registry[Part] = Registry("part", _load)
+METHODS: Registry[Method] = Registry("method", _load)
+part = PARTS.register
+method = METHODS.register
+
+MethodSpec: TypeAlias = str | Mapping[str, Any] | Sequence[str | Mapping[str, Any]]
+
+
+def compose(*pieces: Method | Part, name: str = "") -> Method:
+    """One method of several: parts in the given order, and the weighting that all named methods share."""
+    methods = [piece for piece in pieces if isinstance(piece, Method)]
+    weightings = {m.weighting: m.name for m in methods}
+    if len(weightings) > 1:
+        says = " and ".join(f"{name} weighs clients by {weighting!r}" for weighting, name in weightings.items())
+        raise ConfigError(f"{says}; give both the same: {{ {methods[-1].name} = {{ weighting = {methods[0].weighting!r} }} }}")
+    parts = [p for piece in pieces for p in (piece.parts if isinstance(piece, Method) else (piece,))]
+    return Method(tuple(parts), methods[0].weighting if methods else "samples", name)
+
+
+def build_method(spec: MethodSpec) -> Method:
+    """The method that a config names: a word, ``{ word = { argument = value } }``, or a list of these."""
+    items = read_spec(spec)
+    pieces = [_build_piece(name, arguments) for name, arguments in items]
+    return compose(*pieces, name="+".join(name for name, _ in items))
+
+
+def read_spec(spec: MethodSpec) -> list[tuple[str, dict[str, Any]]]:
+    """The config's ways to write a method as one list of names with arguments."""
+    if isinstance(spec, str):
+        return [(spec, {})]
+    if isinstance(spec, Mapping):
+        return [_read_item(name, arguments) for name, arguments in spec.items()]
+    if not isinstance(spec, Sequence) or not spec:
+        raise ConfigError(f"method = {spec!r} is not legal; legal: a name, or a list of names and {{ name = {{ argument = value }} }}")
+    return [item for entry in spec for item in read_spec(entry)]
+
+
+def _read_item(name: str, arguments: Any) -> tuple[str, dict[str, Any]]:
+    if not isinstance(arguments, Mapping):
+        raise ConfigError(f"method: {name} = {arguments!r} is not legal; legal: {{ {name} = {{ argument = value }} }}")
+    return name, dict(arguments)
+
+
+def find_entry(name: str) -> Entry[Method] | Entry[Part]:
+    """A method or a part by name; methods come first."""
+    if name in METHODS:
+        return METHODS.entry(name)
+    if name in PARTS:
+        return PARTS.entry(name)
+    raise ConfigError(f"no method or part {name!r}; {legal_words(name, [*METHODS.names(), *PARTS.names()])}")
+
+
+def _build_piece(name: str, arguments: Mapping[str, Any]) -> Method | Part:
+    built = find_entry(name).build(arguments)
+    return replace(built, name=name) if isinstance(built, Method) else built

@@ -1,0 +1,143 @@
+"""A part is one idea of one paper: a frozen bundle of pure hooks, its client half and its server half together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from counterpoise.core.tree import Params, Tree
+
+
+class Batch(NamedTuple):
+    """One mini-batch."""
+
+    x: Tensor  # [B, ...]
+    y: Tensor  # [B]
+    mask: Tensor  # [B] 1 a real sample, 0 padding
+
+
+class Outputs(NamedTuple):
+    """What a model says of a batch."""
+
+    logits: Tensor  # [B, C]
+    features: Tensor  # [B, F] input of the last layer; empty where the model does not name it
+
+
+class Stats(NamedTuple):
+    """What a client knows before its first step; tensors, so that it stacks."""
+
+    counts: Tensor  # [C] samples of each class it trains on
+    steps: Tensor  # [] local steps of this round
+    lr: Tensor  # [] learning rate of this round
+    momentum: Tensor  # [] local momentum
+    knobs: Tree  # settings of this task, by name
+
+
+class Gradient(NamedTuple):
+    """A gradient with the buffers that its forward pass left behind."""
+
+    grads: Params
+    buffers: Params
+    loss: Tensor  # []
+
+
+class Step(NamedTuple):
+    """What a gradient rule may look at."""
+
+    params: Params
+    stats: Stats
+    gradient_at: Callable[[Params], Gradient]  # the same batch at these or at other parameters
+
+
+class ClientData(NamedTuple):
+    """A client's samples: rows of the one tensor that holds all, and their labels."""
+
+    rows: Tensor  # [n]
+    labels: Tensor  # [n]
+    chances: Tensor | None = None  # [n] draw with replacement by these; None: each sample once an epoch
+
+
+class Census(NamedTuple):
+    """What the server knows before round 0."""
+
+    samples: Tensor  # [N] samples of each client
+    classes: int
+    rounds: int
+
+    @property
+    def clients(self) -> int:
+        return len(self.samples)
+
+
+class Replies(NamedTuple):
+    """The answers of a round, stacked over the K tasks, in order of clients."""
+
+    client: Tensor  # [K]
+    samples: Tensor  # [K] before any resampling
+    delta: Params  # [K, ...] local minus global
+    buffers: Params  # [K, ...]
+    upload: dict[str, Tree]  # part name -> [K, ...]
+    loss: Tensor  # [K] mean training loss
+
+
+class Exchange(NamedTuple):
+    """What a server rule may look at after a round."""
+
+    params: Params  # as they were sent out
+    replies: Replies
+    weights: Tensor  # [K] float64
+    clients: int  # N, all clients of the federation
+
+
+@dataclass(frozen=True)
+class Task:
+    """The unit of work: one client under one setting."""
+
+    client: int
+    knobs: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Hooks of one idea; a part states only what it changes. The slot, memory and upload of a part are its own."""
+
+    name: str
+
+    # once
+    adapt: Callable[[nn.Module], nn.Module] | None = None  # change the model before its parameters are drawn
+    survey: Callable[[ClientData, int], Tree] | None = None  # data, classes -> what the server hears before round 0
+    init: Callable[[Params, Census, Tree], Tree] | None = None  # params, census, surveys [N, ...] -> server slot
+    enroll: Callable[[Params, int], Tree] | None = None  # params, classes -> a client's first memory
+
+    # server, before a round
+    send: Callable[[Tree, int], Tree] | None = None  # server slot, round -> what every client of the round is told
+
+    # client, one by one
+    prepare: Callable[[ClientData, Tree, Tree, Mapping[str, float], torch.Generator], tuple[ClientData, Tree]] | None = (
+        None  # data, shared, memory, knobs, stream -> data, memory
+    )
+
+    # client, stacked: no Python branch on a tensor, no .item(), nothing in place, nothing drawn
+    start: Callable[[Params, Tree, Tree, Stats], Tree] | None = None  # params, shared, memory, stats -> step slot
+    loss: Callable[[Outputs, Batch, Tree], Tensor] | None = None  # outputs, batch, slot -> [B]; at most one part
+    weight: Callable[[Outputs, Batch, Tree], Tensor] | None = None  # -> [B] factor on each sample's loss; all multiply
+    gradient: Callable[[Tree, Step], tuple[Gradient, Tree]] | None = None  # where gradients come from; at most one part
+    adjust: Callable[[Params, Tree, Step], tuple[Params, Tree]] | None = None  # a chain in listed order
+    finish: Callable[[Params, Tree, Tree, Stats], tuple[Tree, Tree]] | None = None  # delta, slot, memory, stats -> upload, memory
+
+    # server, after a round
+    weigh: Callable[[Tensor, Tree, Replies], Tensor] | None = None  # weights [K], slot, replies -> weights; at most one part
+    update: Callable[[Params, Tree, Exchange], tuple[Params, Tree]] | None = None  # delta, slot, exchange; a chain
+
+    def hooks(self) -> list[str]:
+        """Names of the hooks this part fills."""
+        return [f.name for f in fields(self) if f.name != "name" and getattr(self, f.name) is not None]
+
+
+def call(hook: Callable[..., Any] | None, default: Any, *given: Any) -> Any:
+    """The hook's answer, or the default where a part leaves the hook empty."""
+    return default if hook is None else hook(*given)

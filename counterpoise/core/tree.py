@@ -1,0 +1,129 @@
+"""Nested dicts of tensors and the few operations everything else is written in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias, cast
+
+import torch
+from torch import Tensor
+
+from counterpoise.errors import ConfigError
+
+Tree: TypeAlias = dict[str, Any]  # values are tensors or trees, nothing else
+Params: TypeAlias = dict[str, Tensor]  # a flat tree: parameter name -> tensor
+
+SEPARATOR = "/"  # parameter names use dots, so a slash tells levels apart
+
+
+def tmap(function: Callable[..., Tensor], tree: Tree, *others: Tree) -> Tree:
+    """Apply a function to each tensor of a tree, along with the tensors at the same place in the others."""
+    return {
+        key: tmap(function, value, *(other[key] for other in others))
+        if isinstance(value, dict)
+        else function(value, *(other[key] for other in others))
+        for key, value in tree.items()
+    }
+
+
+def leaves(tree: Tree) -> Iterator[Tensor]:
+    """The tensors of a tree in a fixed order."""
+    for value in tree.values():
+        if isinstance(value, dict):
+            yield from leaves(value)
+        else:
+            yield value
+
+
+def zeros(tree: Tree) -> Tree:
+    return tmap(torch.zeros_like, tree)
+
+
+def add(tree: Tree, other: Tree, scale: float | Tensor = 1.0) -> Tree:
+    """``tree + scale * other``."""
+    return tmap(lambda a, b: a + scale * b, tree, other)
+
+
+def subtract(tree: Tree, other: Tree) -> Tree:
+    return tmap(torch.sub, tree, other)
+
+
+def multiply(tree: Tree, scale: float | Tensor) -> Tree:
+    return tmap(lambda a: a * scale, tree)
+
+
+def norm(tree: Tree) -> Tensor:
+    """Euclidean norm of all tensors of a tree taken as one vector."""
+    return cast(Tensor, sum(leaf.square().sum() for leaf in leaves(tree))).sqrt()
+
+
+def stack(trees: Sequence[Tree]) -> Tree:
+    """One tree whose tensors have a new leading axis."""
+    return tmap(lambda *rows: torch.stack(rows), *trees)
+
+
+def concatenate(trees: Sequence[Tree]) -> Tree:
+    """One tree of stacked trees, joined along their leading axis."""
+    return tmap(lambda *rows: torch.cat(rows), *trees)
+
+
+def take(tree: Tree, rows: Any) -> Tree:
+    """The same rows of each tensor: an index, a slice, or a tensor of indices."""
+    return tmap(lambda leaf: leaf[rows], tree)
+
+
+def mix(weights: Tensor, stacked: Tree) -> Tree:
+    """``sum_k weights[k] * stacked[k]``, summed in float64 one row after another, then cast back.
+
+    A fixed order and a wide sum make the result independent of how the rows were computed or came in.
+    """
+    shares = weights.tolist()
+
+    def mix_leaf(leaf: Tensor) -> Tensor:
+        total = torch.zeros_like(leaf[0], dtype=torch.float64)
+        for share, row in zip(shares, leaf, strict=True):
+            total.add_(row, alpha=share)
+        return total.to(leaf.dtype)
+
+    return tmap(mix_leaf, stacked)
+
+
+def finite_rows(stacked: Tree, count: int) -> Tensor:
+    """[count] True where every number of that row is finite."""
+    finite = torch.ones(count, dtype=torch.bool)
+    for leaf in leaves(stacked):
+        finite &= torch.isfinite(leaf).reshape(count, -1).all(1).cpu()
+    return finite
+
+
+def row_norms(stacked: Tree, count: int) -> Tensor:
+    """[count] norm of each row taken as one vector, in float64."""
+    total = torch.zeros(count, dtype=torch.float64)
+    for leaf in leaves(stacked):
+        total += leaf.reshape(count, -1).double().square().sum(1).cpu()
+    return total.sqrt()
+
+
+def flatten(tree: Tree) -> dict[str, Tensor]:
+    """Path -> tensor; empty branches leave no trace."""
+    flat: dict[str, Tensor] = {}
+    for key, value in tree.items():
+        if SEPARATOR in key or not key:
+            raise ConfigError(f"the name {key!r} cannot be stored: names are not empty and have no {SEPARATOR!r}")
+        if isinstance(value, dict):
+            flat.update({f"{key}{SEPARATOR}{path}": leaf for path, leaf in flatten(value).items()})
+        else:
+            flat[key] = value
+    return flat
+
+
+def unflatten(flat: Mapping[str, Tensor]) -> Tree:
+    """The tree that ``flatten`` made these paths from."""
+    tree: Tree = {}
+    for path, leaf in flat.items():
+        *branches, name = path.split(SEPARATOR)
+        place = tree
+        for branch in branches:
+            place = place.setdefault(branch, {})
+        place[name] = leaf
+    return tree

@@ -1,0 +1,66 @@
+"""Data cut into clients: one tensor holds all samples, and a client is a vector of rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from counterpoise.core.part import ClientData
+from counterpoise.data.dataset import Samples, Scaling
+
+
+@dataclass(frozen=True)
+class Federation:
+    """Clients' training rows, what they and the server hold out, and the test set that nobody trains on."""
+
+    train: Samples
+    test: Samples
+    classes: tuple[str, ...]
+    scaling: Scaling
+    clients: tuple[Tensor, ...]  # rows of `train`, one vector a client
+    held_out: tuple[Tensor, ...] = ()  # rows each client keeps for validation
+    validation: Samples | None = None  # the server's own, never a client's
+    name: str = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        return tuple(self.train.x.shape[1:])
+
+    def samples(self) -> Tensor:
+        """[N] training samples of each client."""
+        return torch.tensor([len(rows) for rows in self.clients], dtype=torch.int64)
+
+    def counts(self) -> Tensor:
+        """[N, C] training samples of each client and class."""
+        width = len(self.classes)
+        labels = self.train.y.cpu()
+        return torch.stack([torch.bincount(labels[rows.cpu()], minlength=width) for rows in self.clients])
+
+    def client(self, index: int) -> ClientData:
+        rows = self.clients[index]
+        return ClientData(rows, self.train.y[rows])
+
+    def inputs(self, rows: Tensor) -> Tensor:
+        """Model inputs of these training rows, whatever the shape of the index."""
+        return self.scaling(self.train.x[rows])
+
+    def to(self, device: torch.device | str, dtype: torch.dtype = torch.float32) -> Federation:
+        """The same data on a device, as inputs of a type; raw pixels stay bytes until they are used."""
+        move = torch.device(device)
+        raw = self.train.x.dtype
+
+        def place(samples: Samples) -> Samples:
+            return Samples(samples.x.to(move, raw if raw == torch.uint8 else dtype), samples.y.to(move))
+
+        return replace(
+            self,
+            train=place(self.train),
+            test=place(self.test),
+            validation=None if self.validation is None else place(self.validation),
+            scaling=self.scaling.to(move, dtype),
+            clients=tuple(rows.to(move) for rows in self.clients),
+            held_out=tuple(rows.to(move) for rows in self.held_out),
+        )

@@ -1,0 +1,118 @@
+"""CSV files as tables: delimiter and encoding found out, every irregular row refused by its number."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from counterpoise.data.own.cells import Table
+from counterpoise.data.own.faults import brief, fault, file_within
+from counterpoise.data.own.limits import MAX_CELLS, MAX_COLUMNS, MAX_LINE, MAX_TEXT_BYTES
+
+DELIMITERS = ",;\t|"
+SNIFFED_CHARACTERS = 1 << 16
+SNIFFED_ROWS = 20
+CHUNK = 1 << 20
+UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+
+Record = tuple[int, list[str]]  # row in the file (the header is row 1), cells
+
+
+def read_csv(path: Path | str) -> Table:
+    """A table with a header row; delimited by comma, semicolon, tab or bar; in UTF-8, else Latin-1."""
+    path = file_within(path, MAX_TEXT_BYTES)
+    encoding = _encoding(path)
+    with path.open(encoding=encoding, newline="") as stream:
+        delimiter = _delimiter(stream.read(SNIFFED_CHARACTERS))
+        stream.seek(0)
+        records = _records(path, stream, delimiter)
+        header = _header(path, next(records, (1, [])))
+        rows, cells = _body(path, records, len(header))
+    notes = ("not UTF-8, read as Latin-1",) if encoding == "latin-1" else ()
+    columns = dict(zip(header, zip(*cells, strict=True), strict=True))
+    return Table(path, columns, rows, notes=notes)
+
+
+def _encoding(path: Path) -> str:
+    with path.open("rb") as raw:
+        if raw.read(2) in UTF16_MARKS:
+            raise fault(path, "is UTF-16; legal: UTF-8 or Latin-1")
+    try:
+        with path.open(encoding="utf-8-sig") as stream:
+            while stream.read(CHUNK):
+                pass
+    except UnicodeDecodeError:
+        return "latin-1"
+    return "utf-8-sig"
+
+
+def _delimiter(sample: str) -> str:
+    """The mark that cuts the first rows into the most cells, with as many in each row as in the header."""
+    lines = sample.splitlines(keepends=True)
+    whole = lines[:-1] if len(sample) == SNIFFED_CHARACTERS and len(lines) > 1 else lines
+
+    def score(mark: str) -> float:
+        widths = [len(cells) for cells in csv.reader(whole[:SNIFFED_ROWS], delimiter=mark) if cells]
+        return widths[0] * widths.count(widths[0]) / len(widths) if widths else 0.0
+
+    return max(DELIMITERS, key=score)
+
+
+def _records(path: Path, stream: IO[str], delimiter: str) -> Iterator[Record]:
+    """Rows that hold anything; blank lines count as rows all the same."""
+    reader = csv.reader(_lines(path, stream), delimiter=delimiter, strict=True, skipinitialspace=True)
+    row = 0
+    while True:
+        row += 1
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            trouble = "a quote is never closed" if "end of data" in str(error) else str(error)
+            raise fault(path, trouble, row) from None
+        if len(cells) > 1 or any(cell.strip() for cell in cells):
+            yield row, [cell.strip() for cell in cells]
+
+
+def _lines(path: Path, stream: IO[str]) -> Iterator[str]:
+    number = 0
+    while line := stream.readline(MAX_LINE):
+        number += 1
+        if len(line) == MAX_LINE:
+            raise fault(path, f"line {number} has {MAX_LINE:,} characters or more")
+        if "\0" in line:
+            raise fault(path, f"line {number} holds a zero byte; legal: text")
+        yield line
+
+
+def _header(path: Path, record: Record) -> list[str]:
+    row, names = record
+    if not 2 <= len(names) <= MAX_COLUMNS:
+        reason = f"the header has {len(names):,} columns; legal: 2 (a label and a feature) to {MAX_COLUMNS:,}"
+        raise fault(path, reason, row)
+    seen = set()
+    for place, name in enumerate(names, start=1):
+        if not name:
+            raise fault(path, f"column {place} has no name", row)
+        if name in seen:
+            raise fault(path, f"two columns are named {brief(name)}", row)
+        seen.add(name)
+    return names
+
+
+def _body(path: Path, records: Iterator[Record], width: int) -> tuple[list[int], list[list[str]]]:
+    pool: dict[str, str] = {}  # equal cells share one string
+    rows, body = [], []
+    for row, cells in records:
+        if len(cells) != width:
+            raise fault(path, f"has {len(cells):,} cells; legal: {width:,}, as the header", row)
+        if len(rows) * width > MAX_CELLS:
+            raise fault(path, f"more than {MAX_CELLS:,} cells", row)
+        rows.append(row)
+        body.append([pool.setdefault(cell, cell) for cell in cells])
+    if not rows:
+        raise fault(path, "no rows below the header")
+    return rows, body

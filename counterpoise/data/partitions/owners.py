@@ -1,0 +1,130 @@
+"""What partitions share: each sample has one owner, so every split is disjoint and complete by construction."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import Annotated, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoise.core.registry import Interval
+from counterpoise.data.partition import Labels, Partition, Rows, Split
+from counterpoise.errors import ConfigError
+
+Counts = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Concentration = Annotated[float, Interval(0, 1e9, open_low=True)]
+
+
+class Owned(NamedTuple):
+    """The client of each sample, and in words where the protocol alone would not have given every sample one."""
+
+    owner: Rows  # [n]
+    repairs: tuple[str, ...] = ()
+
+
+Rule = Callable[[Labels, int, np.random.Generator], Owned]  # labels, number of clients, stream -> owners
+
+
+def partition_by(rule: Rule, minimum: int) -> Partition:
+    """The partition of a rule: what cannot be split is refused before, clients below the minimum are filled after."""
+
+    def split(labels: Labels, clients: int, rng: np.random.Generator) -> Split:
+        check_sizes(len(labels.y), clients, minimum)
+        owner, repairs = rule(labels, clients, rng)
+        owner, moved = fill_up(owner, clients, minimum, rng)
+        return Split(rows_of(owner, clients), repairs + moved)
+
+    return split
+
+
+def check_sizes(samples: int, clients: int, minimum: int) -> None:
+    if clients < 1:
+        raise ConfigError(f"clients = {clients} is not legal; legal: a whole number, at least 1")
+    if not samples:
+        raise ConfigError(f"there are no samples to split among {clients} clients")
+    if samples < minimum * clients:
+        raise ConfigError(
+            f"{clients} clients with at least {minimum} samples each need {minimum * clients} samples, "
+            f"but there are {samples}; legal: at most {samples // minimum} clients, or a smaller minimum"
+        )
+
+
+def rows_of(owner: Rows, clients: int) -> list[Rows]:
+    """Sorted rows of each client."""
+    sizes = np.bincount(owner, minlength=clients)
+    return np.split(np.argsort(owner, kind="stable"), np.cumsum(sizes)[:-1])
+
+
+def fill_up(owner: Rows, clients: int, minimum: int, rng: np.random.Generator) -> Owned:
+    """Move random samples of the largest clients to those with fewer than the minimum."""
+    sizes = np.bincount(owner, minlength=clients)
+    lacking = np.maximum(minimum - sizes, 0)
+    if not lacking.any():
+        return Owned(owner)
+    taken, rows = skim(sizes, int(lacking.sum())), rows_of(owner, clients)
+    donors = np.flatnonzero(taken)
+    moved = np.concatenate([rng.choice(rows[k], taken[k], replace=False) for k in donors])
+    filled = owner.copy()
+    filled[rng.permutation(moved)] = np.repeat(np.arange(clients), lacking)
+    where = (
+        f"{np.count_nonzero(lacking)} clients below the minimum of {minimum}, from the {len(donors)} largest"
+    )
+    return Owned(filled, (f"moved {len(moved)} samples to {where}",))
+
+
+def skim(sizes: Counts, amount: int) -> Counts:
+    """How many samples to take from each client so that the largest come down to one level."""
+
+    def enough_left(level: int) -> bool:
+        return bool(np.maximum(sizes - level, 0).sum() <= amount)
+
+    level = bisect_left(range(int(sizes.max())), True, key=enough_left)
+    taken = np.maximum(sizes - level, 0)
+    taken[np.flatnonzero(sizes >= level)[: amount - taken.sum()]] += 1
+    return taken
+
+
+def by_class(y: Rows, rng: np.random.Generator) -> Rows:
+    """All rows sorted by class, in random order within a class."""
+    order = rng.permutation(len(y))
+    return order[np.argsort(y[order], kind="stable")]
+
+
+def hand_out(labels: Labels, counts: Counts, rng: np.random.Generator) -> Rows:
+    """The owners where client k is to have ``counts[c, k]`` random samples of class c, and each class is used up."""
+    classes, clients = counts.shape
+    owner = np.empty(len(labels.y), np.int64)
+    owner[by_class(labels.y, rng)] = np.repeat(np.tile(np.arange(clients), classes), counts.ravel())
+    return owner
+
+
+def even_runs(length: int, runs: int) -> Rows:
+    """[length] number of the run each place is in: consecutive runs whose sizes differ by at most one."""
+    return np.arange(length) * runs // length
+
+
+def shares_to_counts(total: Counts | np.int64 | int, weights: Floats) -> Counts:
+    """Whole counts [..., N] that sum to the total, cut where the cumulated weights fall; weight 0 gets none."""
+    edges = np.cumsum(weights, axis=-1)
+    whole = np.floor(edges / edges[..., -1:] * np.asarray(total)[..., None]).astype(np.int64)
+    counts: Counts = np.diff(whole, axis=-1, prepend=0)
+    return counts
+
+
+def draw_shares(alpha: float, shape: tuple[int, ...], rng: np.random.Generator) -> Floats:
+    """``p ~ Dir(alpha 1)`` along the last axis; a draw too small for floating point is its limit, one single 1."""
+    shares = rng.dirichlet(np.full(shape[-1], alpha), shape[:-1])
+    lost = ~(shares.sum(axis=-1) > 0.5)  # nan or all zero
+    shares[lost] = np.eye(shape[-1])[rng.integers(shape[-1], size=np.count_nonzero(lost))]
+    return shares
+
+
+def some(ids: Iterable[int], most: int = 8) -> str:
+    """The first few of a list of ids, and how many more."""
+    ids = list(ids)
+    rest = f" and {len(ids) - most} more" if len(ids) > most else ""
+    return ", ".join(str(i) for i in islice(ids, most)) + rest

@@ -1,0 +1,46 @@
+"""From arrays to a data set: what every loader does last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from counterpoise.data.columns import Encoded, TrainTest
+from counterpoise.data.dataset import Dataset, Samples
+from counterpoise.data.partition import Rows
+from counterpoise.data.root import sha256_of
+from counterpoise.errors import DataError
+
+
+def to_samples(x: NDArray[Any], y: NDArray[Any]) -> Samples:
+    """Tensors of their own memory: what was read from a buffer may be read-only."""
+    return Samples(torch.tensor(x), torch.tensor(y, dtype=torch.int64))
+
+
+def checksums(paths: Iterable[Path]) -> dict[str, str]:
+    return {path.name: sha256_of(path) for path in paths}
+
+
+def check_labels(path: Path, labels: NDArray[Any], classes: int) -> None:
+    wrong = np.flatnonzero((labels < 0) | (labels >= classes))
+    if len(wrong):
+        raise DataError(f"{path}: label {labels[wrong[0]]} in row {wrong[0] + 1}; legal: 0 to {classes - 1}")
+
+
+def tabular(
+    name: str, encoded: Encoded, y: Rows, classes: tuple[str, ...], split: TrainTest, paths: Iterable[Path], *notes: str
+) -> Dataset:
+    """A data set of encoded rows; `notes` come before those of the encoding."""
+    return Dataset(
+        name,
+        train=to_samples(encoded.x[split.train], y[split.train]),
+        test=to_samples(encoded.x[split.test], y[split.test]),
+        classes=classes,
+        files=checksums(paths),
+        notes=(*notes, *encoded.notes),
+    )

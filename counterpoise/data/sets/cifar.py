@@ -1,0 +1,133 @@
+"""CIFAR-10 and CIFAR-100 from the official binary files, or from lossless sheets of tiles; never from pickles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoise.data.dataset import Dataset, Loader, dataset, pixel_scaling
+from counterpoise.data.delimited import read_lines
+from counterpoise.data.root import data_root, find_file, look_for, read_bytes
+from counterpoise.data.sets.assemble import check_labels, checksums, to_samples
+from counterpoise.data.sets.sheets import SIDE, load_sheets
+from counterpoise.errors import DataError
+
+KRIZHEVSKY = "Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009"
+PIXELS = 3 * SIDE * SIDE
+Pixels = NDArray[np.uint8]
+
+
+class Binary(NamedTuple):
+    """What tells the two binary versions apart."""
+
+    name: str
+    folder: str  # as the official archive unpacks
+    train: tuple[str, ...]
+    test: str
+    label_bytes: int  # the last one counts: CIFAR-100 puts the coarse label first
+    classes: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+
+CIFAR10 = Binary(
+    "cifar10",
+    "cifar-10-batches-bin",
+    tuple(f"data_batch_{k}.bin" for k in range(1, 6)),
+    "test_batch.bin",
+    label_bytes=1,
+    classes=10,
+    mean=(0.4914, 0.4822, 0.4465),
+    std=(0.2470, 0.2435, 0.2616),
+)
+CIFAR100 = Binary(
+    "cifar100",
+    "cifar-100-binary",
+    ("train.bin",),
+    "test.bin",
+    label_bytes=2,
+    classes=100,
+    mean=(0.5071, 0.4865, 0.4409),
+    std=(0.2673, 0.2564, 0.2762),
+)
+CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+
+
+@dataset("cifar10", paper=KRIZHEVSKY)
+def cifar10() -> Loader:
+    """50,000 + 10,000 colour 32x32 images in 10 classes, from data_batch_1.bin to 5 and test_batch.bin, or from sheets."""
+    return lambda root: _load(CIFAR10, root)
+
+
+@dataset("cifar100", paper=KRIZHEVSKY)
+def cifar100() -> Loader:
+    """50,000 + 10,000 colour 32x32 images in 100 fine classes, from train.bin and test.bin, or from sheets."""
+    return lambda root: _load(CIFAR100, root)
+
+
+def _load(layout: Binary, root: Path | None) -> Dataset:
+    if look_for(root, layout.name, *_places(layout, layout.test)) is None:
+        if look_for(root, layout.name, "labels.npz") is not None:
+            return load_sheets(layout.name, root, layout.classes, pixel_scaling(layout.mean, layout.std))
+        _refuse_pickles(layout, data_root(root) / layout.name)
+    return _load_binary(layout, root)
+
+
+def _load_binary(layout: Binary, root: Path | None) -> Dataset:
+    *train, test = (find_file(root, layout.name, *_places(layout, file)) for file in (*layout.train, layout.test))
+    return Dataset(
+        layout.name,
+        train=to_samples(*read_binary(train, layout.label_bytes, layout.classes)),
+        test=to_samples(*read_binary([test], layout.label_bytes, layout.classes)),
+        classes=_class_names(layout, root),
+        scaling=pixel_scaling(layout.mean, layout.std),
+        files=checksums([*train, test]),
+    )
+
+
+def read_binary(paths: Sequence[Path], label_bytes: int, classes: int) -> tuple[Pixels, Pixels]:
+    """Records of one or two label bytes and 3,072 pixels, plane by plane: images [n, 3, 32, 32] and labels."""
+    batches = [_read_batch(path, label_bytes, classes) for path in paths]
+    return np.concatenate([x for x, _ in batches]), np.concatenate([y for _, y in batches])
+
+
+def _read_batch(path: Path, label_bytes: int, classes: int) -> tuple[Pixels, Pixels]:
+    content = np.frombuffer(read_bytes(path), np.uint8)
+    record = label_bytes + PIXELS
+    if len(content) == 0 or len(content) % record:
+        raise DataError(f"{path}: {len(content):,} bytes; legal: a whole number of records of {record:,} bytes")
+    rows = content.reshape(-1, record)
+    labels = rows[:, label_bytes - 1]
+    check_labels(path, labels, classes)
+    return rows[:, label_bytes:].reshape(-1, 3, SIDE, SIDE), labels
+
+
+def _places(layout: Binary, file: str) -> tuple[str, str]:
+    return file, f"{layout.folder}/{file}"
+
+
+def _class_names(layout: Binary, root: Path | None) -> tuple[str, ...]:
+    if layout.classes == len(CIFAR10_CLASSES):
+        return CIFAR10_CLASSES
+    names = look_for(root, layout.name, *_places(layout, "fine_label_names.txt"))
+    if names is None:
+        return tuple(str(label) for label in range(layout.classes))
+    lines = tuple(read_lines(names))
+    if len(lines) != layout.classes:
+        raise DataError(f"{names}: {len(lines)} names; legal: {layout.classes}")
+    return lines
+
+
+def _refuse_pickles(layout: Binary, folder: Path) -> None:
+    folders = ("cifar-10-batches-py", "cifar-100-python")
+    pickled = ("data_batch_1", "train", *folders, "cifar-10-python.tar.gz", "cifar-100-python.tar.gz")
+    found = next((folder / name for name in pickled if (folder / name).exists()), None)
+    if found is not None:
+        raise DataError(
+            f"{found}: the pickled Python version of {layout.name}, which is never read since unpickling runs code; "
+            f"put the binary version ({', '.join((*layout.train, layout.test))}) in {folder}"
+        )

@@ -1,0 +1,1 @@
+"""Interchangeable ways to answer a server's questions."""

@@ -1,0 +1,63 @@
+"""The engine for clients simulated in this process: it keeps their memory and asks a trainer to train."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from counterpoise.client import Broadcast, enroll
+from counterpoise.core.part import Replies, Task
+from counterpoise.core.tree import Params, Tree, finite_rows, stack, take
+from counterpoise.engines.workplace import Memory, Trainer, Workplace
+from counterpoise.evaluate import Measurement, measure
+
+
+@dataclass
+class EmbeddedEngine:
+    """Answers a server's questions; owns the clients' memory, which changes only by ``commit``."""
+
+    work: Workplace
+    trainer: Trainer
+    memory: dict[int, Memory] = field(default_factory=dict)
+    _pending: dict[int, Memory] = field(default_factory=dict, repr=False)
+
+    def train(self, tasks: Sequence[Task], broadcast: Broadcast) -> Replies:
+        classes = len(self.work.federation.classes)
+        first = enroll(self.work.method, broadcast.params, classes)
+        memories = [self.memory.get(task.client, first) for task in tasks]
+        result = self.trainer(tasks, memories, broadcast)
+        # A memory that is not finite must never be committed: its loss marks the reply as bad.
+        sound = finite_rows(result.memory, len(tasks)).to(result.loss.device)
+        self._pending = {task.client: take(result.memory, k) for k, task in enumerate(tasks)} if result.memory else {}
+        client = torch.tensor([task.client for task in tasks])
+        loss = torch.where(sound, result.loss, torch.nan)
+        return Replies(client, self.work.federation.samples()[client], result.delta, result.buffers, result.upload, loss)
+
+    def commit(self, round: int, clients: Sequence[int]) -> None:
+        self.memory.update({client: self._pending[client] for client in clients if client in self._pending})
+        self._pending = {}
+
+    def measure(self, clients: Sequence[int], models: Params, buffers: Params, measurement: Measurement) -> Tree:
+        federation, model = self.work.federation, self.work.model
+        count = len(next(iter(models.values())))
+        return stack(
+            [
+                stack(
+                    [
+                        measure(model, take(models, k), take(buffers, k), federation.train.take(federation.held_out[client]), federation.scaling, measurement)
+                        for k in range(count)
+                    ]
+                )
+                for client in clients
+            ]
+        )
+
+    def survey(self, clients: Sequence[int]) -> dict[str, Tree]:
+        federation = self.work.federation
+        return {
+            part.name: stack([part.survey(federation.client(client), len(federation.classes)) for client in clients])
+            for part in self.work.method.parts
+            if part.survey is not None
+        }

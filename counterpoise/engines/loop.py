@@ -1,0 +1,55 @@
+"""Clients one after another: the reference, and the engine to debug with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+
+from counterpoise.client import Broadcast, Result, begin, end, step
+from counterpoise.core.part import Task
+from counterpoise.core.tree import stack
+from counterpoise.engines.workplace import Memory, Opened, Workplace, batch_of, open_task
+
+
+@dataclass(frozen=True)
+class LoopTrainer:
+    """Each task by itself, on one thread, so that results do not depend on how many run side by side."""
+
+    work: Workplace
+
+    def __call__(self, tasks: Sequence[Task], memories: Sequence[Memory], broadcast: Broadcast) -> Result:
+        with one_thread():
+            return stack_results([train_task(self.work, task, memory, broadcast) for task, memory in zip(tasks, memories, strict=True)])
+
+
+def train_task(work: Workplace, task: Task, memory: Memory, broadcast: Broadcast) -> Result:
+    """One client's round."""
+    return train_opened(work, open_task(work, task, memory, broadcast), broadcast)
+
+
+def train_opened(work: Workplace, opened: Opened, broadcast: Broadcast) -> Result:
+    method, model = work.method, work.model
+    progress = begin(method, broadcast.params, broadcast.buffers, broadcast.shared, opened.memory, opened.stats)
+    for index in range(opened.plan.steps):
+        progress = step(method, model, progress, batch_of(work, opened, index), opened.stats)
+    return end(method, broadcast.params, progress, opened.memory, opened.stats)
+
+
+def stack_results(results: Sequence[Result]) -> Result:
+    """One result with a leading axis over tasks."""
+    stacked = stack([result._asdict() for result in results])
+    return Result(**stacked)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Run on one thread of this process: sums over several threads would round differently."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,96 @@
+"""What every engine shares: the fixed things a client's round needs, and how a task is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from counterpoise.client import Broadcast, Result
+from counterpoise.core.local import Local
+from counterpoise.core.method import Method
+from counterpoise.core.part import Batch, ClientData, Replies, Stats, Task
+from counterpoise.core.rng import generator
+from counterpoise.core.tree import Params, Tree
+from counterpoise.data.federation import Federation
+from counterpoise.evaluate import Measurement
+from counterpoise.functional import FunctionalModel
+from counterpoise.plan import Plan, make_plan
+
+Memory = dict[str, Tree]  # part name -> what a client keeps for it between rounds
+
+
+class Ask(Protocol):
+    """What a server may ask of its clients; an engine answers."""
+
+    def train(self, tasks: Sequence[Task], broadcast: Broadcast) -> Replies: ...
+
+    def commit(self, round: int, clients: Sequence[int]) -> None:
+        """The server used these clients' replies of this round: their new memory holds; the others' is forgotten."""
+
+    def measure(self, clients: Sequence[int], models: Params, buffers: Params, measurement: Measurement) -> Tree:
+        """Sums [W, K, ...] of a measurement of K stacked models on the held-out samples of W clients."""
+
+    def survey(self, clients: Sequence[int]) -> dict[str, Tree]:
+        """Part name -> [N, ...] what each client says before round 0."""
+
+
+class Trainer(Protocol):
+    """One way to train a list of tasks; results are stacked in the order of the tasks."""
+
+    def __call__(self, tasks: Sequence[Task], memories: Sequence[Memory], broadcast: Broadcast) -> Result: ...
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """A method at work on a federation: what never changes during a run."""
+
+    method: Method
+    model: FunctionalModel
+    local: Local
+    federation: Federation
+    seed: int
+
+    def like(self, value: float) -> Tensor:
+        """A number as a tensor of the type and place of the model's inputs."""
+        return torch.full_like(self.federation.scaling.scale.reshape(-1)[0], value)
+
+
+class Opened(NamedTuple):
+    """A task with its data prepared, its batches planned and its numbers known."""
+
+    data: ClientData
+    plan: Plan
+    stats: Stats
+    memory: Memory
+
+
+def open_task(work: Workplace, task: Task, memory: Memory, broadcast: Broadcast) -> Opened:
+    """Let the parts prepare the client's data, then plan the round."""
+    data, memory = work.federation.client(task.client), dict(memory)
+    for part in work.method.parts:
+        if part.prepare is not None:
+            stream = generator(work.seed, f"prepare {part.name}", broadcast.round, task.client)
+            shared, kept = broadcast.shared.get(part.name, {}), memory.get(part.name, {})
+            data, kept = part.prepare(data, shared, kept, task.knobs, stream)
+            memory.update({part.name: kept} if kept else {})
+    stream = generator(work.seed, "plan", broadcast.round, task.client)
+    plan = make_plan(data, work.local.batch_size, work.local.epochs, work.local.batching, stream)
+    return Opened(data, plan, _stats(work, task, data, plan, broadcast.lr), memory)
+
+
+def _stats(work: Workplace, task: Task, data: ClientData, plan: Plan, lr: float) -> Stats:
+    counts = torch.bincount(data.labels, minlength=len(work.federation.classes))
+    knobs = {name: work.like(value) for name, value in task.knobs.items()}
+    return Stats(counts, work.like(plan.steps), work.like(lr), work.like(work.local.momentum), knobs)
+
+
+def batch_of(work: Workplace, opened: Opened, index: int) -> Batch:
+    """The real samples of one planned batch."""
+    positions = opened.plan.positions[index][opened.plan.mask[index]].to(opened.data.rows.device)
+    labels = opened.data.labels[positions]
+    inputs = work.federation.inputs(opened.data.rows[positions])
+    return Batch(inputs, labels, torch.ones_like(labels, dtype=inputs.dtype))

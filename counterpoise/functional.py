@@ -1,0 +1,68 @@
+"""A torch module as a pure function of its parameters and buffers."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from counterpoise.core.part import Outputs
+from counterpoise.core.tree import Params
+from counterpoise.errors import ConfigError
+
+_INNER = "inner."
+
+
+class _Splitter(nn.Module):
+    """Calls ``features`` and ``head`` apart where a module has both, so that losses may look at the features."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+        self.split = callable(getattr(inner, "features", None)) and isinstance(getattr(inner, "head", None), nn.Module)
+
+    def forward(self, x: Tensor) -> Outputs:
+        if self.split:
+            features: Tensor = self.inner.features(x)  # type: ignore[operator]
+            return Outputs(self.inner.head(features), features)  # type: ignore[operator]
+        logits = self.inner(x)
+        return Outputs(logits, logits[:, :0])
+
+
+class FunctionalModel:
+    """``apply`` is pure: it takes parameters and buffers and returns the outputs and the buffers after the pass."""
+
+    def __init__(self, module: nn.Module) -> None:
+        _refuse_dropout(module)
+        self.module = module
+        self._training = _Splitter(module)
+        self.has_batch_norm = any("BatchNorm" in type(m).__name__ for m in module.modules())
+
+    def params(self) -> Params:
+        """A copy of the parameters that are trained."""
+        return {name: p.detach().clone() for name, p in self.module.named_parameters() if p.requires_grad}
+
+    def buffers(self) -> Params:
+        """A copy of all else the module holds: running statistics and frozen parameters."""
+        frozen = {name: p.detach().clone() for name, p in self.module.named_parameters() if not p.requires_grad}
+        return frozen | {name: b.detach().clone() for name, b in self.module.named_buffers()}
+
+    def apply(self, params: Params, buffers: Params, x: Tensor, train: bool) -> tuple[Outputs, Params]:
+        """Outputs on a batch, and the buffers as the pass left them; what was given is not touched."""
+        buffers = {name: b.clone() for name, b in buffers.items()} if train else buffers
+        self._training.train(train)
+        state = {_INNER + name: value for name, value in (params | buffers).items()}
+        return functional_call(self._training, state, (x,)), buffers
+
+    def load(self, params: Params, buffers: Params) -> nn.Module:
+        """The module with these values written into it."""
+        with torch.no_grad():
+            for name, tensor in [*self.module.named_parameters(), *self.module.named_buffers()]:
+                tensor.copy_((params | buffers)[name])
+        return self.module.eval()
+
+
+def _refuse_dropout(module: nn.Module) -> None:
+    for name, layer in module.named_modules():
+        if isinstance(layer, nn.modules.dropout._DropoutNd) and layer.p > 0:
+            raise ConfigError(f"model layer {name!r} is a dropout of {layer.p}: it draws from a global stream, so a run could not be repeated; legal: p = 0")

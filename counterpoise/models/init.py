@@ -1,0 +1,60 @@
+"""First parameters from a given stream: torch's default distributions without torch's global generator."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+from counterpoise.errors import ConfigError
+from counterpoise.models.norms import BatchNorm
+from counterpoise.models.recurrent import LSTM
+
+_WEIGHTED = (nn.Linear, nn.Conv1d, nn.Conv2d)
+_NORMS = (BatchNorm, nn.GroupNorm, nn.LayerNorm, nn.BatchNorm1d, nn.BatchNorm2d)
+
+
+@torch.no_grad()
+def initialise(module: nn.Module, generator: torch.Generator) -> None:
+    """Draw every parameter: ``U(-1/sqrt(fan in), 1/sqrt(fan in))``, LSTM by its hidden size, norms to weight 1 and bias 0.
+
+    Layers draw in the order of ``named_modules``, always in float32 on the generator's device, so a model starts from
+    the same numbers whatever its own type and device.
+    """
+    for path, layer in _layers_with_parameters(module):
+        if isinstance(layer, _NORMS):
+            _reset_norm(layer)
+        else:
+            _draw_uniform(layer, _bound(path, layer), generator)
+
+
+def _layers_with_parameters(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    for path, layer in module.named_modules():
+        if next(layer.parameters(recurse=False), None) is not None:
+            yield path, layer
+
+
+def _bound(path: str, layer: nn.Module) -> float:
+    if isinstance(layer, LSTM):
+        return 1 / math.sqrt(layer.hidden)
+    if isinstance(layer, _WEIGHTED):
+        return 1 / math.sqrt(layer.weight[0].numel())
+    legal = ", ".join(kind.__name__ for kind in (*_WEIGHTED, LSTM, *_NORMS))
+    raise ConfigError(f"initialise: no rule for {type(layer).__name__} at {path!r}; legal: {legal}")
+
+
+def _reset_norm(layer: nn.Module) -> None:
+    for name, parameter in layer.named_parameters(recurse=False):
+        parameter.fill_(1.0 if name == "weight" else 0.0)
+
+
+def _draw_uniform(layer: nn.Module, bound: float, generator: torch.Generator) -> None:
+    for parameter in layer.parameters(recurse=False):
+        parameter.copy_(_uniform(parameter.shape, bound, generator))
+
+
+def _uniform(shape: torch.Size, bound: float, generator: torch.Generator) -> Tensor:
+    drawn = torch.empty(shape, dtype=torch.float32, device=generator.device)
+    return drawn.uniform_(-bound, bound, generator=generator)

@@ -1,0 +1,41 @@
+"""Constants that a loss derives from class counts: the client's own, or those of all clients, surveyed once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, TypeAlias
+
+import torch
+from torch import Tensor
+
+from counterpoise.core.part import Census, ClientData, Part, Stats
+from counterpoise.core.tree import Params, Tree, tmap
+
+Counts: TypeAlias = Literal["local", "global"]
+
+
+def from_counts(name: str, constants: Callable[[Tensor], Tree], counts: Counts, **hooks: Any) -> Part:
+    """A part whose step slot is ``constants(class counts)``; counts come as float64 [C]."""
+
+    def survey(data: ClientData, classes: int) -> Tree:
+        return {"counts": torch.bincount(data.labels, minlength=classes)}
+
+    def init(params: Params, census: Census, surveys: Tree) -> Tree:
+        return {"counts": surveys["counts"].sum(0)}
+
+    def send(slot: Tree, round: int) -> Tree:
+        return slot
+
+    def start_global(params: Params, shared: Tree, memory: Tree, stats: Stats) -> Tree:
+        return _as_model(constants(shared["counts"].double()), stats)
+
+    def start_local(params: Params, shared: Tree, memory: Tree, stats: Stats) -> Tree:
+        return _as_model(constants(stats.counts.double()), stats)
+
+    if counts == "local":
+        return Part(name, start=start_local, **hooks)
+    return Part(name, survey=survey, init=init, send=send, start=start_global, **hooks)
+
+
+def _as_model(constants: Tree, stats: Stats) -> Tree:
+    return tmap(lambda value: value.to(stats.lr), constants)

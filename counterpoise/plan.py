@@ -1,0 +1,51 @@
+"""The order in which a client visits its samples in one round, drawn ahead so that training draws nothing."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from counterpoise.core.local import Batching
+from counterpoise.core.part import ClientData
+
+
+class Plan(NamedTuple):
+    """S batches of B positions in a client's data."""
+
+    positions: Tensor  # [S, B]
+    mask: Tensor  # [S, B] True a real sample, False padding
+
+    @property
+    def steps(self) -> int:
+        return len(self.positions)
+
+
+def make_plan(data: ClientData, batch_size: int, epochs: int, batching: Batching, stream: torch.Generator) -> Plan:
+    """Every epoch in a fresh order; the last short batch is padded, wrapped or dropped."""
+    plans = [_plan_epoch(data, batch_size, batching, stream) for _ in range(epochs)]
+    return Plan(torch.cat([p.positions for p in plans]), torch.cat([p.mask for p in plans]))
+
+
+def _plan_epoch(data: ClientData, batch_size: int, batching: Batching, stream: torch.Generator) -> Plan:
+    count = len(data.labels)
+    steps = math.ceil(count / batch_size)
+    if batching == "drop":
+        # A client smaller than a batch would never train, so its one batch is wrapped instead.
+        steps = max(count // batch_size, min(count, 1))
+    wanted = steps * batch_size
+    positions = _visit(data, stream)
+    while batching != "pad" and 0 < len(positions) < wanted:
+        positions = torch.cat([positions, _visit(data, stream)])
+    padding = torch.zeros(max(wanted - len(positions), 0), dtype=torch.int64)
+    mask = torch.arange(wanted) < len(positions)
+    filled = torch.cat([positions, padding])[:wanted]
+    return Plan(filled.view(steps, batch_size), mask.view(steps, batch_size))
+
+
+def _visit(data: ClientData, stream: torch.Generator) -> Tensor:
+    if data.chances is None:
+        return torch.randperm(len(data.labels), generator=stream)
+    return torch.multinomial(data.chances, len(data.labels), replacement=True, generator=stream)

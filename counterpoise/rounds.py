@@ -1,0 +1,135 @@
+"""The round: send, train, check, weigh, average, update. The only place that orders one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from counterpoise.client import Broadcast
+from counterpoise.core.method import Method
+from counterpoise.core.part import Census, Exchange, Replies, Task, call
+from counterpoise.core.rng import generator
+from counterpoise.core.tree import Params, Tree, add, finite_rows, mix, norm, row_norms, take
+from counterpoise.engines.workplace import Ask
+
+MAX_GROWTH = 1000.0  # an update this many times the model's own norm is an explosion, not training
+
+
+@dataclass(frozen=True)
+class ServerState:
+    """All that the server carries from round to round."""
+
+    params: Params
+    buffers: Params
+    slots: dict[str, Tree]  # part name -> server slot
+    round: int = 0
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """Which clients a round asks: `size` of them, or each by itself with chance size / N."""
+
+    size: int | None = None  # None: every client
+    sampling: Literal["exact", "bernoulli"] = "exact"
+
+    def draw(self, seed: int, round: int, samples: Tensor) -> list[int]:
+        """Sorted clients of a round; a client without samples is never asked."""
+        eligible = torch.nonzero(samples > 0).flatten()
+        size = len(eligible) if self.size is None else min(self.size, len(eligible))
+        order = torch.randperm(len(eligible), generator=generator(seed, "cohort", round))
+        if self.sampling == "bernoulli":
+            luck = torch.rand(len(eligible), generator=generator(seed, "cohort luck", round))
+            size = max(int((luck < size / max(len(eligible), 1)).sum()), min(1, len(eligible)))
+        return sorted(eligible[order[:size]].tolist())
+
+
+class Rejection(NamedTuple):
+    """A reply that was not used, and why."""
+
+    client: int
+    reason: str
+
+
+class Outcome(NamedTuple):
+    """What happened in a round."""
+
+    round: int
+    lr: float
+    replied: int
+    rejected: tuple[Rejection, ...]
+    loss: float | None  # mean training loss of the replies used; None where the round was skipped
+
+    @property
+    def skipped(self) -> bool:
+        return self.loss is None
+
+
+def open_server(method: Method, params: Params, buffers: Params, census: Census, ask: Ask) -> ServerState:
+    """Survey the clients where a part wants it, and let each part set up its server slot."""
+    surveys = ask.survey(range(census.clients))
+    slots = {part.name: part.init(params, census, surveys.get(part.name, {})) for part in method.parts if part.init is not None}
+    return ServerState(params, buffers, slots)
+
+
+def one_exchange(method: Method, state: ServerState, ask: Ask, tasks: Sequence[Task], lr: float, clients: int) -> tuple[ServerState, Outcome]:
+    """One round. Replies that are not usable count as not given; without any the model stays as it was."""
+    shared = {part.name: call(part.send, {}, state.slots.get(part.name, {}), state.round) for part in method.parts}
+    replies = ask.train(tasks, Broadcast(state.round, lr, state.params, state.buffers, shared))
+    replies = select(replies, replies.client.argsort(stable=True))
+    replies, rejected = check_replies(replies, state.params)
+    ask.commit(state.round, replies.client.tolist())
+    after = replace(state, round=state.round + 1)
+    if not int(replies.samples.sum()):
+        return after, Outcome(state.round, lr, len(tasks), rejected, None)
+    weights = weigh_replies(method, replies, state.slots)
+    delta, slots = update_model(method, state, Exchange(state.params, replies, weights, clients))
+    after = replace(after, params=add(state.params, delta), buffers=average_buffers(weights, replies.buffers), slots=slots)
+    return after, Outcome(state.round, lr, len(tasks), rejected, float(replies.loss.double().mean()))
+
+
+def check_replies(replies: Replies, params: Params) -> tuple[Replies, tuple[Rejection, ...]]:
+    """The replies that can be used, and the others with the reason."""
+    count = len(replies.client)
+    finite = finite_rows({"delta": replies.delta, "buffers": replies.buffers, "upload": replies.upload, "loss": replies.loss}, count)
+    size, bound = row_norms(replies.delta, count), MAX_GROWTH * max(float(norm(params)), 1.0)
+    good = finite & (size <= bound)
+    rejected = [
+        Rejection(int(replies.client[k]), "not finite" if not finite[k] else f"exploded: norm {float(size[k]):.3g} over {bound:.3g}")
+        for k in torch.nonzero(~good).flatten().tolist()
+    ]
+    return (replies if not rejected else select(replies, torch.nonzero(good).flatten())), tuple(rejected)
+
+
+def weigh_replies(method: Method, replies: Replies, slots: dict[str, Tree]) -> Tensor:
+    """[K] float64 weights: by samples or uniform, then by the part that owns them."""
+    base = replies.samples.double() if method.weighting == "samples" else torch.ones(len(replies.client), dtype=torch.float64)
+    weights = base / base.sum()
+    owner = method.owner("weigh")
+    return weights if owner is None else call(owner.weigh, weights, weights, slots.get(owner.name, {}), replies)
+
+
+def update_model(method: Method, state: ServerState, exchange: Exchange) -> tuple[Params, dict[str, Tree]]:
+    """The weighted mean of the updates, passed through the chain of server rules."""
+    delta, slots = mix(exchange.weights, exchange.replies.delta), dict(state.slots)
+    for part in method.parts:
+        if part.update is not None:
+            delta, kept = part.update(delta, slots.get(part.name, {}), exchange)
+            slots.update({part.name: kept} if kept else {})
+    return delta, slots
+
+
+def average_buffers(weights: Tensor, buffers: Params) -> Params:
+    """Running statistics by the same weights; whole numbers such as step counters by their maximum."""
+    shares = weights / weights.sum()
+    return {name: mix(shares, {name: b})[name] if b.is_floating_point() else b.amax(0) for name, b in buffers.items()}
+
+
+def select(replies: Replies, rows: Tensor) -> Replies:
+    """These rows of the replies, in this order."""
+    if torch.equal(rows, torch.arange(len(replies.client))):
+        return replies
+    return Replies(**take(replies._asdict(), rows))

@@ -1,0 +1,114 @@
+"""First parameters come from the given stream alone, with torch's default distributions."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from counterpoise.core.rng import generator
+from counterpoise.errors import ConfigError
+from counterpoise.models import MODELS, CosineHead, initialise
+from counterpoise.models.norms import BatchNorm
+from counterpoise.models.recurrent import LSTM
+
+
+def _small(name: str) -> nn.Module:
+    entry = MODELS.entry(name)
+    slim = {"width": 8} if "width" in entry.parameters else {}
+    return entry.build(slim)(entry.facts["example"], 10)
+
+
+def _drawn(name: str, seed: int) -> dict[str, Tensor]:
+    module = _small(name)
+    initialise(module, generator(seed, "init"))
+    return {key: p.detach() for key, p in module.named_parameters()}
+
+
+@pytest.mark.parametrize("name", MODELS.names())
+def test_the_stream_alone_decides(name: str) -> None:
+    first, again, other = _drawn(name, 0), _drawn(name, 0), _drawn(name, 1)
+    assert all(torch.equal(first[key], again[key]) for key in first)
+    assert not torch.equal(first["head.weight"], other["head.weight"])
+
+
+@pytest.mark.parametrize("name", MODELS.names())
+def test_the_global_generator_is_neither_read_nor_moved(name: str) -> None:
+    module = _small(name)
+    state = torch.get_rng_state()
+    initialise(module, generator(0, "init"))
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize("name", MODELS.names())
+def test_every_parameter_is_overwritten(name: str) -> None:
+    module = _small(name)
+    for parameter in module.parameters():
+        parameter.data.fill_(math.nan)
+    initialise(module, generator(0, "init"))
+    assert all(torch.isfinite(p).all() for p in module.parameters())
+
+
+def test_the_type_of_a_model_does_not_change_its_start() -> None:
+    single, double = _small("mlp"), _small("mlp").double()
+    initialise(single, generator(0, "init"))
+    initialise(double, generator(0, "init"))
+    assert double.head.weight.dtype == torch.float64
+    assert torch.equal(single.head.weight.double(), double.head.weight)
+
+
+@pytest.mark.parametrize(
+    ("layer", "bound"),
+    [
+        (nn.Linear(400, 500), 1 / 20),
+        (nn.Conv2d(16, 64, 5), 1 / 20),
+        (nn.Conv1d(300, 100, 3), 1 / 30),
+        (nn.Conv2d(32, 64, 5, groups=2), 1 / 20),
+        (CosineHead(400, 500), 1 / 20),
+        (LSTM(200, 100), 1 / 10),
+    ],
+)
+def test_weights_fill_torchs_default_interval_evenly(layer: nn.Module, bound: float) -> None:
+    initialise(layer, generator(0, "init"))
+    for parameter in layer.parameters():
+        assert parameter.abs().max() <= bound
+    weight = max(layer.parameters(), key=lambda p: p.numel()).detach()
+    assert weight.abs().max() > 0.99 * bound
+    assert weight.std().item() == pytest.approx(bound / math.sqrt(3), rel=0.02)
+    assert abs(weight.mean().item()) < 0.02 * bound
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (nn.Linear(300, 200), nn.Linear(300, 200)),
+        (nn.Conv2d(16, 64, 5), nn.Conv2d(16, 64, 5)),
+        (LSTM(100, 80), nn.LSTM(100, 80)),
+        (BatchNorm(5), nn.BatchNorm2d(5)),
+        (nn.GroupNorm(2, 6), nn.GroupNorm(2, 6)),
+    ],
+)
+def test_the_spread_is_that_of_torchs_own_layers(ours: nn.Module, theirs: nn.Module) -> None:
+    initialise(ours, generator(0, "init"))
+    for name, parameter in theirs.named_parameters():
+        mine = ours.get_parameter(name).detach()
+        assert mine.abs().max().item() == pytest.approx(parameter.abs().max().item(), rel=0.1)
+
+
+def test_trained_norms_return_to_one_and_zero() -> None:
+    norm = BatchNorm(3)
+    norm.weight.data.fill_(7)
+    norm.bias.data.fill_(7)
+    initialise(norm, generator(0, "init"))
+    assert norm.weight.tolist() == [1, 1, 1]
+    assert norm.bias.tolist() == [0, 0, 0]
+
+
+def test_unknown_layers_are_named() -> None:
+    module = nn.Sequential(nn.Linear(2, 2), nn.Sequential(nn.PReLU()))
+    with pytest.raises(
+        ConfigError, match=r"no rule for PReLU at '1\.0'; legal: Linear, Conv1d, Conv2d, LSTM"
+    ):
+        initialise(module, generator(0, "init"))
