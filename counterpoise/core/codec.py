@@ -8,7 +8,7 @@ import safetensors.torch
 import torch
 from safetensors import SafetensorError
 
-from counterpoise.core.tree import Tree, flatten, unflatten
+from counterpoise.core.tree import Tree, flatten, tmap, unflatten
 from counterpoise.errors import DataError
 
 
@@ -20,9 +20,9 @@ def encode(tree: Tree) -> bytes:
 
 
 def decode(blob: bytes, source: str = "message") -> Tree:
-    """The tree that ``encode`` wrote."""
+    """The tree that ``encode`` wrote, in memory of its own: matrix products may round by where their inputs lie."""
     try:
-        return unflatten(safetensors.torch.load(blob))
+        return tmap(torch.clone, unflatten(safetensors.torch.load(blob)))
     except (SafetensorError, ValueError, KeyError) as error:
         raise DataError(f"{source} is damaged: {str(error).splitlines()[0]}") from None
 

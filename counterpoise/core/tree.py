@@ -27,8 +27,8 @@ def tmap(function: Callable[..., Tensor], tree: Tree, *others: Tree) -> Tree:
 
 
 def leaves(tree: Tree) -> Iterator[Tensor]:
-    """The tensors of a tree in a fixed order."""
-    for value in tree.values():
+    """The tensors of a tree in order of their names, so that sums over them do not depend on how it was built."""
+    for _, value in sorted(tree.items()):
         if isinstance(value, dict):
             yield from leaves(value)
         else:

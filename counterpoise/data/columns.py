@@ -54,7 +54,8 @@ def encode(numbers: Mapping[str, Numbers], words: Mapping[str, Words], fit: Rows
 def standardise(table: Numbers, fit: Rows) -> Numbers:
     """Each column to zero mean and unit deviation over the rows in `fit`; a constant column becomes 0."""
     mean, deviation = table[fit].mean(axis=0), table[fit].std(axis=0)
-    return (table - mean) / np.where(deviation > 0, deviation, 1.0)
+    scaled: Numbers = (table - mean) / np.where(deviation > 0, deviation, 1.0)
+    return scaled
 
 
 def fill_gaps(table: Numbers, fit: Rows) -> Numbers:
@@ -93,6 +94,11 @@ def stratified_split(strata: Rows, test_fraction: float, rng: np.random.Generato
         share = min(max(int(len(rows) * test_fraction + 0.5), 1), len(rows) - 1)
         in_test[rng.permutation(rows)[:share]] = True
     return TrainTest(np.flatnonzero(~in_test), np.flatnonzero(in_test))
+
+
+def split_at(first_test: int, rows: int) -> TrainTest:
+    """The rows before `first_test` train, the others test."""
+    return TrainTest(np.arange(first_test), np.arange(first_test, rows))
 
 
 def _length(words: Mapping[str, Words]) -> int:

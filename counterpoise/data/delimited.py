@@ -1,22 +1,51 @@
-"""Comma-separated text of a known width as columns of numbers and of words."""
+"""Comma-separated text of a known layout as named columns of numbers, of words and of labels."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from counterpoise.data.columns import Numbers, Words
+from counterpoise.data.columns import Numbers, Words, class_codes
 from counterpoise.data.root import read_bytes
 from counterpoise.errors import DataError
 
 
+class Layout(NamedTuple):
+    """Every column of a file in order; those not named as words, label or ignored are numbers."""
+
+    columns: Sequence[str]
+    words: Sequence[str]
+    label: str
+    legal_labels: Sequence[str]
+    ignored: Sequence[str] = ()
+
+    @property
+    def numbers(self) -> list[str]:
+        return [name for name in self.columns if name not in {*self.words, self.label, *self.ignored}]
+
+
 class Table(NamedTuple):
-    numbers: Numbers  # [n, number columns]
-    words: Words  # [n, word columns]
+    numbers: dict[str, Numbers]
+    words: dict[str, Words]
+    labels: Words
+
+    def take(self, rows: NDArray[Any]) -> Table:
+        numbers = {name: column[rows] for name, column in self.numbers.items()}
+        words = {name: column[rows] for name, column in self.words.items()}
+        return Table(numbers, words, self.labels[rows])
+
+
+def stack(tables: Sequence[Table]) -> Table:
+    """Tables of one layout below each other."""
+    first = tables[0]
+    numbers = {name: np.concatenate([table.numbers[name] for table in tables]) for name in first.numbers}
+    words = {name: np.concatenate([table.words[name] for table in tables]) for name in first.words}
+    return Table(numbers, words, np.concatenate([table.labels for table in tables]))
 
 
 def read_lines(path: Path, encoding: str = "utf-8-sig") -> list[str]:
@@ -28,22 +57,28 @@ def read_lines(path: Path, encoding: str = "utf-8-sig") -> list[str]:
     return [line for line in text.splitlines() if line and not line.isspace()]
 
 
-def parse_table(path: Path, lines: Sequence[str], width: int, numbers: Sequence[int], words: Sequence[int]) -> Table:
-    """The chosen columns of lines that must all have `width` fields; `path` is for the error's sake."""
+def parse_table(path: Path, lines: Sequence[str], layout: Layout) -> Table:
+    """Rows without a header; `path` is for the errors' sake."""
+    width = len(layout.columns)
     if not lines:
-        raise DataError(f"{path}: no rows; legal: at least one row of {width} fields")
+        raise DataError(f"{path}: no rows; legal: rows of {width} fields")
     for place, line in enumerate(lines, start=1):
         if line.count(",") != width - 1:
             raise DataError(f"{path}: row {place} has {line.count(',') + 1} fields; legal: {width}")
-    text = "\n".join(lines)
+    names = layout.numbers, [*layout.words, layout.label]
+    places = [[layout.columns.index(name) for name in group] for group in names]
     try:
-        return Table(_parse(text, numbers, np.float64), np.char.strip(_parse(text, words, np.str_)))
+        numbers = _parse(lines, places[0], np.float64)
+        words = np.char.strip(_parse(lines, places[1], np.str_))
     except ValueError as error:
         raise DataError(f"{path}: {error}") from error
+    class_codes(words[-1], layout.legal_labels, path)
+    return Table(
+        dict(zip(names[0], numbers, strict=True)), dict(zip(layout.words, words, strict=False)), words[-1]
+    )
 
 
-def _parse(text: str, columns: Sequence[int], kind: type[np.generic]) -> np.ndarray:
-    if not columns:
-        return np.empty((text.count("\n") + 1, 0), kind)
-    stream = io.StringIO(text)
-    return np.loadtxt(stream, dtype=kind, delimiter=",", comments=None, usecols=tuple(columns), ndmin=2)
+def _parse(lines: Sequence[str], columns: Sequence[int], kind: type[np.generic]) -> NDArray[Any]:
+    """[columns, rows] of the text."""
+    stream = io.StringIO("\n".join(lines))
+    return np.loadtxt(stream, dtype=kind, delimiter=",", comments=None, usecols=columns, ndmin=2).T

@@ -43,10 +43,6 @@ class Federation:
         rows = self.clients[index]
         return ClientData(rows, self.train.y[rows])
 
-    def inputs(self, rows: Tensor) -> Tensor:
-        """Model inputs of these training rows, whatever the shape of the index."""
-        return self.scaling(self.train.x[rows])
-
     def to(self, device: torch.device | str, dtype: torch.dtype = torch.float32) -> Federation:
         """The same data on a device, as inputs of a type; raw pixels stay bytes until they are used."""
         move = torch.device(device)

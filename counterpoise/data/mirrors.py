@@ -13,14 +13,19 @@ class Source(NamedTuple):
     size: int  # bytes
     checksum: str  # "md5:..." or "sha256:..."
     urls: tuple[str, ...]
-    unpack: tuple[str, ...] = ()  # patterns of archive members to take out, without the archive's first folder
+    unpack: tuple[
+        str, ...
+    ] = ()  # patterns of archive members to take out, without the archive's first folder
 
 
 def _same_name(size: int, checksum: str, file: str, *folders: str) -> Source:
     return Source(file, size, checksum, tuple(folder + file for folder in folders))
 
 
-_MNIST = ("https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/")
+_MNIST = (
+    "https://ossci-datasets.s3.amazonaws.com/mnist/",
+    "https://storage.googleapis.com/cvdf-datasets/mnist/",
+)
 _FASHION = (
     "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
     "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/",
@@ -44,20 +49,22 @@ MIRRORS: dict[str, tuple[Source, ...]] = {
         _same_name(4_542, "md5:ec29112dd5afa0611ce80d1b7f02629c", "t10k-labels-idx1-ubyte.gz", *_MNIST),
     ),
     "fashion_mnist": (
-        _same_name(26_421_880, "md5:8d4fb7e6c68d591d4c3dfef9ec88bf0d", "train-images-idx3-ubyte.gz", *_FASHION),
+        _same_name(
+            26_421_880, "md5:8d4fb7e6c68d591d4c3dfef9ec88bf0d", "train-images-idx3-ubyte.gz", *_FASHION
+        ),
         _same_name(29_515, "md5:25c81989df183df01b3e8a0aad5dffbe", "train-labels-idx1-ubyte.gz", *_FASHION),
         _same_name(4_422_102, "md5:bef4ecab320f06d8554ea6380940ec79", "t10k-images-idx3-ubyte.gz", *_FASHION),
         _same_name(5_148, "md5:bb300cfdad3c16e7a12a480ee83cd310", "t10k-labels-idx1-ubyte.gz", *_FASHION),
     ),
     "cifar10": (
-        _same_name(170_052_171, "md5:c32a1d4ab5d03f1284b67883e8d87530", "cifar-10-binary.tar.gz", *_TORONTO)._replace(
-            unpack=("*.bin",)
-        ),
+        _same_name(
+            170_052_171, "md5:c32a1d4ab5d03f1284b67883e8d87530", "cifar-10-binary.tar.gz", *_TORONTO
+        )._replace(unpack=("*.bin",)),
     ),
     "cifar100": (
-        _same_name(168_513_733, "md5:03b5dce01913d631647c71ecec9e9cb8", "cifar-100-binary.tar.gz", *_TORONTO)._replace(
-            unpack=("*.bin", "fine_label_names.txt")
-        ),
+        _same_name(
+            168_513_733, "md5:03b5dce01913d631647c71ecec9e9cb8", "cifar-100-binary.tar.gz", *_TORONTO
+        )._replace(unpack=("*.bin", "fine_label_names.txt")),
     ),
     "svhn": (
         _same_name(182_040_794, "md5:e26dedcc434d2e4c54c9b2d4a06d8373", "train_32x32.mat", _SVHN),
@@ -94,10 +101,27 @@ MIRRORS: dict[str, tuple[Source, ...]] = {
         _same_name(3_441_513, "md5:d92f02fa82e5daf868a0566d5d6ce577", "KDDTest+.txt", *_NSL),
     ),
     "heart_disease": (
-        _same_name(18_461, "md5:2d91a8ff69cfd9616aa47b59d6f843db", "processed.cleveland.data", _UCI + "heart-disease/"),
-        _same_name(10_263, "md5:22e96bee155b5973568101c93b3705f6", "processed.hungarian.data", _UCI + "heart-disease/"),
-        _same_name(4_109, "md5:9a87f7577310b3917730d06ba9349e20", "processed.switzerland.data", _UCI + "heart-disease/"),
-        _same_name(6_737, "md5:4249d03ca7711e84f4444768c9426170", "processed.va.data", _UCI + "heart-disease/"),
+        _same_name(
+            18_461,
+            "md5:2d91a8ff69cfd9616aa47b59d6f843db",
+            "processed.cleveland.data",
+            _UCI + "heart-disease/",
+        ),
+        _same_name(
+            10_263,
+            "md5:22e96bee155b5973568101c93b3705f6",
+            "processed.hungarian.data",
+            _UCI + "heart-disease/",
+        ),
+        _same_name(
+            4_109,
+            "md5:9a87f7577310b3917730d06ba9349e20",
+            "processed.switzerland.data",
+            _UCI + "heart-disease/",
+        ),
+        _same_name(
+            6_737, "md5:4249d03ca7711e84f4444768c9426170", "processed.va.data", _UCI + "heart-disease/"
+        ),
     ),
 }
 

@@ -106,7 +106,8 @@ def _head_mismatch(counts: Counts, totals: Counts) -> float:
 
 def _cosine(local: Floats, overall: Floats) -> Floats:
     lengths = np.linalg.norm(local, axis=1) * np.linalg.norm(overall)
-    return np.minimum(local @ overall / lengths, 1.0)
+    cosine: Floats = np.minimum(local @ overall / lengths, 1)
+    return cosine
 
 
 def _shares(counts: Counts) -> Floats:

@@ -9,7 +9,7 @@ import torch
 
 from counterpoise.client import Broadcast, enroll
 from counterpoise.core.part import Replies, Task
-from counterpoise.core.tree import Params, Tree, finite_rows, stack, take
+from counterpoise.core.tree import Params, Tree, finite_rows, stack, take, tmap
 from counterpoise.engines.workplace import Memory, Trainer, Workplace
 from counterpoise.evaluate import Measurement, measure
 
@@ -30,7 +30,7 @@ class EmbeddedEngine:
         result = self.trainer(tasks, memories, broadcast)
         # A memory that is not finite must never be committed: its loss marks the reply as bad.
         sound = finite_rows(result.memory, len(tasks)).to(result.loss.device)
-        self._pending = {task.client: take(result.memory, k) for k, task in enumerate(tasks)} if result.memory else {}
+        self._pending = {task.client: tmap(torch.clone, take(result.memory, k)) for k, task in enumerate(tasks)} if result.memory else {}
         client = torch.tensor([task.client for task in tasks])
         loss = torch.where(sound, result.loss, torch.nan)
         return Replies(client, self.work.federation.samples()[client], result.delta, result.buffers, result.upload, loss)

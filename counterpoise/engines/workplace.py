@@ -14,7 +14,8 @@ from counterpoise.core.local import Local
 from counterpoise.core.method import Method
 from counterpoise.core.part import Batch, ClientData, Replies, Stats, Task
 from counterpoise.core.rng import generator
-from counterpoise.core.tree import Params, Tree
+from counterpoise.core.tree import Params, Tree, tmap
+from counterpoise.data.augment import Augmentation, Draws
 from counterpoise.data.federation import Federation
 from counterpoise.evaluate import Measurement
 from counterpoise.functional import FunctionalModel
@@ -53,6 +54,15 @@ class Workplace:
     local: Local
     federation: Federation
     seed: int
+    augment: Augmentation | None = None
+
+    def inputs(self, rows: Tensor, draws: Draws) -> Tensor:
+        """Model inputs of training rows [...], augmented by draws [..., *]."""
+        raw = self.federation.train.x[rows]
+        if self.augment is not None:
+            flat = self.augment.apply(raw.flatten(0, rows.dim() - 1), tmap(lambda d: d.flatten(0, rows.dim() - 1), draws))
+            raw = flat.view(raw.shape)
+        return self.federation.scaling(raw)
 
     def like(self, value: float) -> Tensor:
         """A number as a tensor of the type and place of the model's inputs."""
@@ -64,6 +74,7 @@ class Opened(NamedTuple):
 
     data: ClientData
     plan: Plan
+    draws: Draws  # [S, B, *] what the augmentation will do
     stats: Stats
     memory: Memory
 
@@ -79,7 +90,17 @@ def open_task(work: Workplace, task: Task, memory: Memory, broadcast: Broadcast)
             memory.update({part.name: kept} if kept else {})
     stream = generator(work.seed, "plan", broadcast.round, task.client)
     plan = make_plan(data, work.local.batch_size, work.local.epochs, work.local.batching, stream)
-    return Opened(data, plan, _stats(work, task, data, plan, broadcast.lr), memory)
+    draws = draw_augmentation(work, plan, generator(work.seed, "augment", broadcast.round, task.client))
+    return Opened(data, plan, draws, _stats(work, task, data, plan, broadcast.lr), memory)
+
+
+def draw_augmentation(work: Workplace, plan: Plan, stream: torch.Generator) -> Draws:
+    """All randomness of a round's augmentation, ahead of training."""
+    if work.augment is None:
+        return {}
+    drawn = work.augment.draw(plan.positions.numel(), work.federation.input_shape, stream)
+    device = work.federation.train.x.device
+    return tmap(lambda d: d.unflatten(0, plan.positions.shape).to(device), drawn)
 
 
 def _stats(work: Workplace, task: Task, data: ClientData, plan: Plan, lr: float) -> Stats:
@@ -90,7 +111,8 @@ def _stats(work: Workplace, task: Task, data: ClientData, plan: Plan, lr: float)
 
 def batch_of(work: Workplace, opened: Opened, index: int) -> Batch:
     """The real samples of one planned batch."""
-    positions = opened.plan.positions[index][opened.plan.mask[index]].to(opened.data.rows.device)
+    real = opened.plan.mask[index].to(opened.data.rows.device)
+    positions = opened.plan.positions[index].to(opened.data.rows.device)[real]
     labels = opened.data.labels[positions]
-    inputs = work.federation.inputs(opened.data.rows[positions])
+    inputs = work.inputs(opened.data.rows[positions], tmap(lambda d: d[index][real], opened.draws))
     return Batch(inputs, labels, torch.ones_like(labels, dtype=inputs.dtype))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from torch import Tensor, nn
 from torch.nn.functional import linear, normalize
 
@@ -18,15 +20,12 @@ class CosineHead(nn.Linear):
         return linear(normalize(input, dim=1), normalize(self.weight, dim=1))
 
 
-def replace_head(module: nn.Module, head: nn.Linear) -> nn.Module:
-    """The same module, changed: its head is this one, which must read as many features and name as many classes."""
+def replace_head(module: nn.Module, make: Callable[[int, int], nn.Module]) -> nn.Module:
+    """The same module, changed: its head is ``make(features, classes)`` with the old head's sizes."""
     old = getattr(module, "head", None)
     if not isinstance(old, nn.Linear):
-        raise ConfigError(f"replace_head: {type(module).__name__} has no linear layer named 'head'")
-    given, legal = (head.in_features, head.out_features), (old.in_features, old.out_features)
-    if given != legal:
         raise ConfigError(
-            f"replace_head: a head of {given[0]} -> {given[1]} does not fit; legal: {legal[0]} -> {legal[1]}"
+            f"model {type(module).__name__} has no linear layer named 'head', which this method replaces"
         )
-    module.head = head
+    module.head = make(old.in_features, old.out_features)
     return module

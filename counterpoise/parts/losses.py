@@ -69,7 +69,7 @@ def ldam(max_margin: NonNegative = 0.5, scale: Positive = 30.0, counts: Counts =
         return {"margin": max_margin * margin / largest}
 
     def loss(outputs: Outputs, batch: Batch, slot: Tree) -> Tensor:
-        own_class = F.one_hot(batch.y, outputs.logits.shape[-1]).to(outputs.logits)
+        own_class = batch.y.unsqueeze(-1) == torch.arange(outputs.logits.shape[-1], device=batch.y.device)
         return F.cross_entropy(scale * (outputs.logits - own_class * slot["margin"]), batch.y, reduction="none")
 
     return from_counts("ldam", constants, counts, loss=loss, adapt=lambda module: replace_head(module, CosineHead))

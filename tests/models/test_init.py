@@ -17,7 +17,7 @@ from counterpoise.models.recurrent import LSTM
 
 def _small(name: str) -> nn.Module:
     entry = MODELS.entry(name)
-    slim = {"width": 8} if "width" in entry.parameters else {}
+    slim = {"width": 4} if "width" in entry.parameters else {}
     return entry.build(slim)(entry.facts["example"], 10)
 
 

@@ -15,7 +15,7 @@ from counterpoise.core.rng import generator
 from counterpoise.errors import ConfigError
 from counterpoise.models import MODELS, initialise
 
-CLASSES, CLIENTS, BATCH = 5, 3, 4
+CLASSES, CLIENTS, BATCH = 5, 3, 3
 State = dict[str, Tensor]
 
 
@@ -23,13 +23,13 @@ def _variants() -> Iterator[Any]:
     """Every model, with every norm it offers; slim where it has a width, so that the tests stay quick."""
     for name in MODELS.names():
         parameters = MODELS.entry(name).parameters
-        slim = {"width": 8} if "width" in parameters else {}
+        slim = {"width": 4} if "width" in parameters else {}
         norms = get_args(parameters["norm"].type) if "norm" in parameters else (None,)
         for norm in norms:
             yield pytest.param(name, slim | ({"norm": norm} if norm else {}), id=f"{name}-{norm or 'plain'}")
 
 
-every_variant = pytest.mark.parametrize(("name", "arguments"), _variants())
+every_variant = pytest.mark.parametrize(("name", "arguments"), list(_variants()))
 image_models = [name for name in MODELS.names() if len(MODELS.entry(name).facts["example"]) == 3]
 
 
@@ -162,7 +162,7 @@ def test_no_layer_works_in_place_or_at_random(name: str, arguments: dict[str, An
 def test_image_models_fit_any_reasonable_size(name: str, side: int) -> None:
     entry = MODELS.entry(name)
     channels = 1 if side in (8, 28) else 3
-    slim = {"width": 8} if "width" in entry.parameters else {}
+    slim = {"width": 4} if "width" in entry.parameters else {}
     module = entry.build(slim)((channels, side, side), CLASSES)
     assert module(torch.zeros(2, channels, side, side)).shape == (2, CLASSES)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,7 +13,7 @@ from torch import Tensor
 from counterpoise.core.rng import numpy_generator
 from counterpoise.data.columns import TrainTest, stratified_split
 from counterpoise.data.dataset import Scaling, no_scaling, pixel_scaling
-from counterpoise.data.own.faults import fault
+from counterpoise.data.own.faults import brief, fault
 from counterpoise.data.own.limits import MAX_CLASSES
 from counterpoise.data.partition import Rows
 
@@ -28,20 +29,29 @@ class Clients(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
+def check_class_count(source: Path | str, classes: Sequence[str]) -> None:
+    if len(classes) == 1:
+        raise fault(source, f"holds one class, {brief(classes[0])}; legal: 2 or more")
+    if not 0 < len(classes) <= MAX_CLASSES:
+        raise fault(source, f"holds {len(classes):,} classes; legal: 2 to {MAX_CLASSES:,}")
+
+
 def split_rows(source: Path | str, y: Rows, test_share: float, seed: int) -> TrainTest:
     """Each class gives its share of rows to the test set, and keeps at least one."""
-    if np.bincount(y).max() < 2:
+    if len(np.unique(y)) == len(y):
         raise fault(source, "every class has one sample, so none can be kept for the test")
     return stratified_split(y, test_share, numpy_generator(seed, "test rows"))
 
 
-def check_classes(source: Path | str, classes: tuple[str, ...], train: Rows, test: Rows) -> tuple[str, ...]:
-    """Refuse what cannot be learnt; note the classes the test set cannot judge."""
-    if not 2 <= len(classes) <= MAX_CLASSES:
-        only = f" ({classes[0]!r})" if len(classes) == 1 else ""
-        raise fault(source, f"holds {len(classes):,} class{'es' if len(classes) != 1 else ''}{only}; legal: 2 to {MAX_CLASSES:,}")
+def split_note(split: TrainTest, test_share: float, seed: int) -> str:
+    rows = len(split.train) + len(split.test)
+    return f"{len(split.test):,} of {rows:,} samples are for the test: {test_share:g} of each class, seed {seed}"
+
+
+def check_coverage(source: Path | str, classes: Sequence[str], train: Rows, test: Rows) -> tuple[str, ...]:
+    """Refuse a class that cannot be learnt; note those that the test set cannot judge."""
     trained, tested = (np.bincount(y, minlength=len(classes)) > 0 for y in (train, test))
-    for place in np.flatnonzero(~trained)[:1]:
+    for place in np.flatnonzero(~trained):
         raise fault(source, f"class {classes[place]!r} has {'test samples only' if tested[place] else 'no samples'}")
     untested = ", ".join(classes[place] for place in np.flatnonzero(~tested))
     return (f"no test sample of class: {untested}",) if untested else ()

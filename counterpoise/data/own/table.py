@@ -9,12 +9,18 @@ import torch
 
 from counterpoise.data.columns import TrainTest
 from counterpoise.data.dataset import Dataset, Samples
-from counterpoise.data.own.assemble import Clients, check_classes, natural_clients, split_rows
+from counterpoise.data.own.assemble import (
+    Clients,
+    check_class_count,
+    check_coverage,
+    natural_clients,
+    split_note,
+    split_rows,
+)
 from counterpoise.data.own.cells import Coded, Table, names_of, parse_number
 from counterpoise.data.own.csv_file import read_csv
 from counterpoise.data.own.faults import check_share, fault, near_words
 from counterpoise.data.own.features import features_of
-from counterpoise.data.own.limits import MAX_CLASSES
 from counterpoise.data.own.parquet_file import read_parquet
 from counterpoise.data.root import sha256_of
 
@@ -48,7 +54,7 @@ def read_table(
     x, y = torch.from_numpy(encoded.x), torch.from_numpy(classes.codes)
     train, test = (Samples(x[rows], y[rows]) for rows in map(torch.from_numpy, split))
     clients = _clients(table, client, split)
-    class_notes = check_classes(path, classes.names, classes.codes[split.train], classes.codes[split.test])
+    class_notes = check_coverage(path, classes.names, classes.codes[split.train], classes.codes[split.test])
     return Dataset(
         path.stem,
         train,
@@ -57,7 +63,7 @@ def read_table(
         clients=clients.codes,
         client_names=clients.names,
         files={path.name: sha256_of(path)},
-        notes=(*table.notes, *encoded.notes, *class_notes, *clients.notes, _split_note(split, test_share, seed)),
+        notes=(*table.notes, *encoded.notes, *class_notes, *clients.notes, split_note(split, test_share, seed)),
     )
 
 
@@ -74,14 +80,13 @@ def _check_named(table: Table, named: Iterable[str]) -> None:
 def _classes(table: Table, label: str) -> Coded:
     """The label column, one class a spelling; two spellings of one number are refused rather than guessed at."""
     classes = names_of(table, label)
-    if len(classes.names) > MAX_CLASSES or len(classes.names) < 2:
-        check_classes(table.path, classes.names, classes.codes, classes.codes)
+    check_class_count(table.path, classes.names)
     values = [parse_number(name) for name in classes.names]
-    for before, after in zip(range(len(values)), range(1, len(values)), strict=False):
-        if values[before] is not None and values[before] == values[after]:
-            row = table.rows[int((classes.codes == after).argmax())]
-            reason = f"{label!r} holds {classes.names[after]!r} here and {classes.names[before]!r} elsewhere, one number in two spellings"
-            raise fault(table.path, reason, row)
+    for place in range(1, len(values)):
+        if values[place] is not None and values[place] == values[place - 1]:
+            row = table.rows[int((classes.codes == place).argmax())]
+            here, elsewhere = classes.names[place], classes.names[place - 1]
+            raise fault(table.path, f"{label!r} holds {here!r}, and elsewhere {elsewhere!r}: one number in two spellings", row)
     return classes
 
 
@@ -91,6 +96,3 @@ def _clients(table: Table, client: str | None, split: TrainTest) -> Clients:
     coded = names_of(table, client)
     return natural_clients(coded.names, coded.codes[split.train])
 
-
-def _split_note(split: TrainTest, test_share: float, seed: int) -> str:
-    return f"{len(split.test):,} of {len(split.train) + len(split.test):,} rows are test rows: {test_share:g} of each class, seed {seed}"

@@ -23,25 +23,20 @@ def dirichlet_blocks(alpha: Concentration = 0.5, minimum: Whole = 1) -> Partitio
 
     def rule(labels: Labels, clients: int, rng: np.random.Generator) -> Owned:
         samples, firsts = len(labels.y), np.arange(0, clients, WORKERS)
+        most_shares = MOST_SHARES // len(firsts)
+
+        def line_up(rows: Rows, workers: int) -> tuple[Rows, bool]:
+            """The rows of a block client after client, by class within a client; and whether the draws failed."""
+            block = Labels(labels.y[rows], labels.classes)
+            draw = capped_draw(class_sizes(block), workers, alpha, rng)
+            drawn = redraw(draw, len(rows) // (2 * workers), most_shares)
+            return rows[np.lexsort((block.y, hand_out(block, drawn.counts, rng)))], drawn.lacking > 0
+
         blocks = np.split(rng.permutation(samples), firsts[1:] * samples // clients)
-        workers = np.diff(firsts, append=clients)
-        queues = [
-            _queue(labels, *block, alpha, MOST_SHARES // len(firsts), rng)
-            for block in zip(blocks, workers, strict=True)
-        ]
+        queues, failed = zip(*map(line_up, blocks, np.diff(firsts, append=clients)), strict=True)
         owner = np.empty(samples, np.int64)
         owner[np.concatenate(queues)] = even_runs(samples, clients)
-        return Owned(owner)
+        note = f"blocks in which no draw gave every client half the mean: {sum(failed)}"
+        return Owned(owner, (note,) if any(failed) else ())
 
     return partition_by(rule, minimum)
-
-
-def _queue(
-    labels: Labels, rows: Rows, workers: int, alpha: float, most_shares: int, rng: np.random.Generator
-) -> Rows:
-    """The rows of one block: client after client, and class after class within a client."""
-    block = Labels(labels.y[rows], labels.classes)
-    drawn = redraw(
-        capped_draw(class_sizes(block), workers, alpha, rng), len(rows) // (2 * workers), most_shares
-    )
-    return rows[np.lexsort((block.y, hand_out(block, drawn.counts, rng)))]

@@ -110,7 +110,7 @@ def even_runs(length: int, runs: int) -> Rows:
 def shares_to_counts(total: Counts | np.int64 | int, weights: Floats) -> Counts:
     """Whole counts [..., N] that sum to the total, cut where the cumulated weights fall; weight 0 gets none."""
     edges = np.cumsum(weights, axis=-1)
-    whole = np.floor(edges / edges[..., -1:] * np.asarray(total)[..., None]).astype(np.int64)
+    whole = np.rint(edges / edges[..., -1:] * np.asarray(total)[..., None]).astype(np.int64)
     counts: Counts = np.diff(whole, axis=-1, prepend=0)
     return counts
 

@@ -33,7 +33,13 @@ def check_labels(path: Path, labels: NDArray[Any], classes: int) -> None:
 
 
 def tabular(
-    name: str, encoded: Encoded, y: Rows, classes: tuple[str, ...], split: TrainTest, paths: Iterable[Path], *notes: str
+    name: str,
+    encoded: Encoded,
+    y: Rows,
+    classes: tuple[str, ...],
+    split: TrainTest,
+    paths: Iterable[Path],
+    *notes: str,
 ) -> Dataset:
     """A data set of encoded rows; `notes` come before those of the encoding."""
     return Dataset(

@@ -78,7 +78,9 @@ def _load(layout: Binary, root: Path | None) -> Dataset:
 
 
 def _load_binary(layout: Binary, root: Path | None) -> Dataset:
-    *train, test = (find_file(root, layout.name, *_places(layout, file)) for file in (*layout.train, layout.test))
+    *train, test = (
+        find_file(root, layout.name, *_places(layout, file)) for file in (*layout.train, layout.test)
+    )
     return Dataset(
         layout.name,
         train=to_samples(*read_binary(train, layout.label_bytes, layout.classes)),
@@ -99,7 +101,9 @@ def _read_batch(path: Path, label_bytes: int, classes: int) -> tuple[Pixels, Pix
     content = np.frombuffer(read_bytes(path), np.uint8)
     record = label_bytes + PIXELS
     if len(content) == 0 or len(content) % record:
-        raise DataError(f"{path}: {len(content):,} bytes; legal: a whole number of records of {record:,} bytes")
+        raise DataError(
+            f"{path}: {len(content):,} bytes; legal: a whole number of records of {record:,} bytes"
+        )
     rows = content.reshape(-1, record)
     labels = rows[:, label_bytes - 1]
     check_labels(path, labels, classes)

@@ -14,16 +14,25 @@ from counterpoise.data.columns import TrainTest
 from counterpoise.data.dataset import Dataset, Loader, Scaling, dataset
 from counterpoise.data.delimited import read_lines
 from counterpoise.data.partition import Rows
-from counterpoise.data.root import find_file, look_for
+from counterpoise.data.root import find_file, look_for, read_npz
 from counterpoise.data.sets.assemble import checksums, to_samples
-from counterpoise.data.sets.sheets import read_npz
 from counterpoise.errors import DataError
 
 WINDOW, STEP = 128, 64
-CLASSES = (
-    "WALKING,WALKING_UPSTAIRS,WALKING_DOWNSTAIRS,SITTING,STANDING,LAYING,"
-    "STAND_TO_SIT,SIT_TO_STAND,SIT_TO_LIE,LIE_TO_SIT,STAND_TO_LIE,LIE_TO_STAND"
-).split(",")
+CLASSES = [
+    "WALKING",
+    "WALKING_UPSTAIRS",
+    "WALKING_DOWNSTAIRS",
+    "SITTING",
+    "STANDING",
+    "LAYING",
+    "STAND_TO_SIT",
+    "SIT_TO_STAND",
+    "SIT_TO_LIE",
+    "LIE_TO_SIT",
+    "STAND_TO_LIE",
+    "LIE_TO_STAND",
+]
 SPLIT_NOTE = (
     "segments ordered by activity, then person, then at random: every fifth of an activity is the test set as a whole, "
     "so no overlapping windows straddle the split"
@@ -90,7 +99,9 @@ def _split(recording: Recording, segment: Rows) -> TrainTest:
 def _axis_scaling(x: NDArray[np.float32]) -> Scaling:
     mean, deviation = x.mean(axis=(0, 2), dtype=np.float64), x.std(axis=(0, 2), dtype=np.float64)
     scale, shift = 1 / deviation, -mean / deviation
-    return Scaling(torch.tensor(scale[:, None], dtype=torch.float32), torch.tensor(shift[:, None], dtype=torch.float32))
+    return Scaling(
+        torch.tensor(scale[:, None], dtype=torch.float32), torch.tensor(shift[:, None], dtype=torch.float32)
+    )
 
 
 def _read(root: Path | None) -> tuple[Recording, list[Path]]:
@@ -106,7 +117,9 @@ def _read_packed(path: Path) -> Recording:
     segments = arrays["segments"].astype(np.int64)
     signal = np.cumsum(arrays["delta"], axis=0, dtype=np.int16) * arrays["scale"]
     if segments.ndim != 2 or segments.shape[1] != 5 or segments[:, 4].sum() != len(signal):
-        raise DataError(f"{path}: segments {segments.shape} for {len(signal)} samples; legal: 5 columns whose last adds up to them")
+        raise DataError(
+            f"{path}: segments {segments.shape} for {len(signal)} samples; legal: 5 columns whose last adds up to them"
+        )
     _check(path, segments[:, 2])
     return Recording(signal, segments[:, 0], segments[:, 2] - 1, segments[:, 4])
 

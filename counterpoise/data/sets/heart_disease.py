@@ -10,16 +10,22 @@ import numpy as np
 import torch
 
 from counterpoise.core.rng import numpy_generator
-from counterpoise.data.columns import Numbers, encode, stratified_split
+from counterpoise.data.columns import Numbers, Words, class_codes, encode, stratified_split
 from counterpoise.data.dataset import Dataset, Loader, dataset
-from counterpoise.data.delimited import parse_table, read_lines
+from counterpoise.data.delimited import Layout, Table, parse_table, read_lines, stack
 from counterpoise.data.root import find_file
-from counterpoise.data.sets.assemble import check_labels, tabular
+from counterpoise.data.sets.assemble import tabular
 
-HOSPITALS = {"Cleveland": "cleveland", "Hungary": "hungarian", "Switzerland": "switzerland", "Long Beach": "va"}
-COLUMNS = "age sex cp trestbps chol fbs restecg thalach exang oldpeak slope ca thal num".split()
+HOSPITALS = {
+    "Cleveland": "cleveland",
+    "Hungary": "hungarian",
+    "Switzerland": "switzerland",
+    "Long Beach": "va",
+}
+COLUMNS = "age sex cp trestbps chol fbs restecg thalach exang oldpeak slope ca thal num"
 CODES = ("cp", "restecg", "slope", "thal")  # numbers that only name a category
-GRADES = 5
+GRADES = ("0", "1", "2", "3", "4")
+LAYOUT = Layout(COLUMNS.split(), words=(), label="num", legal_labels=GRADES)
 CLASSES = {
     "two": ("no disease", "disease"),
     "five": ("no disease", "grade 1", "grade 2", "grade 3", "grade 4"),
@@ -36,32 +42,29 @@ def heart_disease(grades: Literal["two", "five"] = "two") -> Loader:
     def load(root: Path | None) -> Dataset:
         paths = [find_file(root, "heart_disease", f"processed.{word}.data") for word in HOSPITALS.values()]
         tables = [_read(path) for path in paths]
-        table, hospital = np.concatenate(tables), np.repeat(np.arange(len(tables)), [len(t) for t in tables])
-        grade = table[:, -1].astype(np.int64)
+        table = stack(tables)
+        hospital = np.repeat(np.arange(len(tables)), [len(table.labels) for table in tables])
+        grade = class_codes(table.labels, GRADES, "heart_disease")
         y = grade if grades == "five" else np.minimum(grade, 1)
-        split = stratified_split(hospital * GRADES + y, 0.2, numpy_generator(0, "heart_disease-test"))
-        columns = dict(zip(COLUMNS[:-1], table.T, strict=False))
-        numbers = {name: values for name, values in columns.items() if name not in CODES}
-        codes = {name: _spell(columns[name]) for name in CODES}
-        encoded = encode(numbers, codes, split.train)
-        loaded = tabular("heart_disease", encoded, y, CLASSES[grades], split, paths, *_notes(codes))
+        split = stratified_split(hospital * len(GRADES) + y, 0.2, numpy_generator(0, "heart_disease-test"))
+        encoded = encode(table.numbers, table.words, split.train)
+        loaded = tabular("heart_disease", encoded, y, CLASSES[grades], split, paths, *_notes(table.words))
         return replace(loaded, clients=torch.tensor(hospital[split.train]), client_names=tuple(HOSPITALS))
 
     return load
 
 
-def _read(path: Path) -> Numbers:
+def _read(path: Path) -> Table:
     rows = [line.replace("?", "nan") for line in read_lines(path)]
-    numbers = parse_table(path, rows, len(COLUMNS), range(len(COLUMNS)), ()).numbers
-    check_labels(path, np.nan_to_num(numbers[:, -1], nan=-1), GRADES)
-    return numbers
+    numbers, _, labels = parse_table(path, rows, LAYOUT)
+    return Table(numbers, {name: _spell(numbers.pop(name)) for name in CODES}, labels)
 
 
-def _spell(codes: Numbers) -> np.ndarray:
+def _spell(codes: Numbers) -> Words:
     return np.array(["missing" if np.isnan(code) else f"{code:g}" for code in codes])
 
 
-def _notes(codes: dict[str, np.ndarray]) -> tuple[str, ...]:
+def _notes(codes: dict[str, Words]) -> tuple[str, ...]:
     gaps = ", ".join(f"{name} {np.sum(values == 'missing')}" for name, values in codes.items())
     return (
         "no official split: 80/20, stratified by hospital and class, the same in every run",

@@ -61,8 +61,12 @@ def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
     content = read_bytes(path)
     header = 4 + 4 * dimensions
     if content[:4] != bytes([0, 0, UNSIGNED_BYTE, dimensions]) or len(content) < header:
-        raise DataError(f"{path}: starts with {content[:4].hex()}; legal: 000008{dimensions:02} and {dimensions} sizes")
+        raise DataError(
+            f"{path}: starts with {content[:4].hex()}; legal: 000008{dimensions:02} and {dimensions} sizes"
+        )
     shape = struct.unpack(f">{dimensions}I", content[4:header])
     if len(content) != header + math.prod(shape):
-        raise DataError(f"{path}: {len(content):,} bytes; legal: {header + math.prod(shape):,}, as its header says")
+        raise DataError(
+            f"{path}: {len(content):,} bytes; legal: {header + math.prod(shape):,}, as its header says"
+        )
     return np.frombuffer(content, np.uint8, offset=header).reshape(shape)

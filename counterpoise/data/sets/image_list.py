@@ -40,7 +40,9 @@ def tiny_imagenet(size: Side = 64) -> Loader:
         if wnids is not None and look_for(root, "tiny_imagenet", "train.txt") is None:
             listings, classes = _official(wnids), tuple(read_lines(wnids))
         else:
-            listings = [read_list(find_file(root, "tiny_imagenet", file)) for file in ("train.txt", "val.txt")]
+            listings = [
+                read_list(find_file(root, "tiny_imagenet", file)) for file in ("train.txt", "val.txt")
+            ]
             classes = _numbered(listings)
         scaling = pixel_scaling((0.4802, 0.4481, 0.3975), (0.2770, 0.2691, 0.2821))
         return _dataset("tiny_imagenet", listings, classes, scaling, size)
@@ -71,7 +73,9 @@ def read_list(path: Path) -> Listing:
         name, _, label = line.strip().rpartition(" ")
         place = PurePosixPath(name)
         if not name or not label.isdecimal() or place.is_absolute() or ".." in place.parts:
-            raise DataError(f"{path}: line {number} is {line[:60]!r}; legal: a path below {path.parent} and a label from 0")
+            raise DataError(
+                f"{path}: line {number} is {line[:60]!r}; legal: a path below {path.parent} and a label from 0"
+            )
         files.append(path.parent / place)
         labels.append(int(label))
     if not files:
@@ -82,9 +86,12 @@ def read_list(path: Path) -> Listing:
 def decode_images(files: Sequence[Path], size: int) -> NDArray[np.uint8]:
     """Images [n, 3, size, size]: the largest centred square of each, resampled."""
     images = np.empty((len(files), 3, size, size), np.uint8)
+
+    def decode(place: int) -> None:
+        images[place] = _decode(files[place], size)
+
     with ThreadPoolExecutor() as pool:
-        for place, image in enumerate(pool.map(lambda file: _decode(file, size), files)):
-            images[place] = image
+        list(pool.map(decode, range(len(files))))  # a list, so that an error in a thread is raised here
     return images
 
 
@@ -99,7 +106,9 @@ def _decode(file: Path, size: int) -> NDArray[np.uint8]:
     return np.asarray(square).transpose(2, 0, 1)
 
 
-def _dataset(name: str, listings: list[Listing], classes: tuple[str, ...], scaling: Scaling, size: int) -> Dataset:
+def _dataset(
+    name: str, listings: list[Listing], classes: tuple[str, ...], scaling: Scaling, size: int
+) -> Dataset:
     for listing in listings:
         check_labels(listing.source, listing.labels, len(classes))
     train, test = (_samples(listing, size) for listing in listings)
@@ -120,7 +129,11 @@ def _official(wnids: Path) -> list[Listing]:
     """Tiny ImageNet as unpacked: train/WNID/images/*.JPEG, and val/images with val/val_annotations.txt."""
     classes = {wnid: label for label, wnid in enumerate(read_lines(wnids))}
     folder = wnids.parent
-    train = [(file, label) for wnid, label in classes.items() for file in sorted(folder.glob(f"train/{wnid}/images/*.JPEG"))]
+    train = [
+        (file, label)
+        for wnid, label in classes.items()
+        for file in sorted(folder.glob(f"train/{wnid}/images/*.JPEG"))
+    ]
     annotations = find_file(folder.parent, folder.name, "val/val_annotations.txt")
     val = [_annotated(annotations, line, classes) for line in read_lines(annotations)]
     return [_listing(wnids, train), _listing(annotations, val)]
@@ -136,5 +149,9 @@ def _annotated(annotations: Path, line: str, classes: dict[str, int]) -> tuple[P
 
 def _listing(source: Path, pairs: list[tuple[Path, int]]) -> Listing:
     if not pairs:
-        raise DataError(f"{source}: no image found for it; legal: the folders as the official archive unpacks")
-    return Listing(source, [file for file, _ in pairs], np.array([label for _, label in pairs], dtype=np.int64))
+        raise DataError(
+            f"{source}: no image found for it; legal: the folders as the official archive unpacks"
+        )
+    return Listing(
+        source, [file for file, _ in pairs], np.array([label for _, label in pairs], dtype=np.int64)
+    )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import itertools
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.data.dataset import Dataset, Samples, Scaling
-from counterpoise.data.root import find_file, look_for, read_bytes
+from counterpoise.data.root import find_file, look_for, read_bytes, read_npz
 from counterpoise.data.sets.assemble import check_labels, checksums, to_samples
 from counterpoise.errors import DataError
 
@@ -35,15 +34,6 @@ def load_sheets(name: str, root: Path | None, classes: int, scaling: Scaling) ->
         scaling=scaling,
         files=checksums([*sheets, test_sheet, labels]),
     )
-
-
-def read_npz(path: Path, *names: str) -> dict[str, NDArray[Any]]:
-    """Plain arrays of an npz file; one that would need unpickling is refused."""
-    try:
-        with np.load(io.BytesIO(read_bytes(path)), allow_pickle=False) as archive:
-            return {name: archive[name] for name in names}
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise DataError(f"{path}: not an npz file with {', '.join(names)}: {error}") from error
 
 
 def read_sheet(path: Path) -> NDArray[np.uint8]:

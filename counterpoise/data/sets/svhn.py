@@ -15,7 +15,9 @@ from counterpoise.data.sets.assemble import checksums, to_samples
 from counterpoise.errors import DataError
 
 
-@dataset("svhn", paper="Netzer et al., Reading Digits in Natural Images with Unsupervised Feature Learning, 2011")
+@dataset(
+    "svhn", paper="Netzer et al., Reading Digits in Natural Images with Unsupervised Feature Learning, 2011"
+)
 def svhn() -> Loader:
     """73,257 + 26,032 colour 32x32 digits in 10 classes, from train_32x32.mat and test_32x32.mat; label 10 is digit 0."""
     return _load
@@ -24,14 +26,18 @@ def svhn() -> Loader:
 def _load(root: Path | None) -> Dataset:
     train, test = (find_file(root, "svhn", f"{part}_32x32.mat") for part in ("train", "test"))
     scaling = pixel_scaling((0.4377, 0.4438, 0.4728), (0.1980, 0.2010, 0.1970))
-    return Dataset("svhn", _read(train), _read(test), tuple("0123456789"), scaling, files=checksums([train, test]))
+    return Dataset(
+        "svhn", _read(train), _read(test), tuple("0123456789"), scaling, files=checksums([train, test])
+    )
 
 
 def _read(path: Path) -> Samples:
     x, y = _arrays(path)
     labels = y.reshape(-1).astype(np.int64)
     if x.ndim != 4 or x.shape[:3] != (32, 32, 3) or x.dtype != np.uint8 or x.shape[3] != len(labels):
-        raise DataError(f"{path}: X {x.dtype} {x.shape} for {len(labels)} labels; legal: uint8 (32, 32, 3, labels)")
+        raise DataError(
+            f"{path}: X {x.dtype} {x.shape} for {len(labels)} labels; legal: uint8 (32, 32, 3, labels)"
+        )
     wrong = np.flatnonzero((labels < 1) | (labels > 10))
     if len(wrong):
         raise DataError(f"{path}: label {labels[wrong[0]]} in row {wrong[0] + 1}; legal: 1 to 10")

@@ -4,24 +4,36 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-
 from counterpoise.core.rng import numpy_generator
-from counterpoise.data.columns import TrainTest, class_codes, classes_by_frequency, encode, stratified_split
+from counterpoise.data.columns import (
+    TrainTest,
+    class_codes,
+    classes_by_frequency,
+    encode,
+    split_at,
+    stratified_split,
+)
 from counterpoise.data.dataset import Dataset, Loader, dataset
-from counterpoise.data.delimited import Table, parse_table, read_lines
+from counterpoise.data.delimited import Layout, Table, parse_table, read_lines, stack
+from counterpoise.data.partition import Rows
 from counterpoise.data.root import find_file, look_for
 from counterpoise.data.sets.assemble import tabular
 from counterpoise.errors import DataError
 
-COLUMNS = (
+HEADER = (
     "id,dur,proto,service,state,spkts,dpkts,sbytes,dbytes,rate,sttl,dttl,sload,dload,sloss,dloss,sinpkt,dinpkt,sjit,"
     "djit,swin,stcpb,dtcpb,dwin,tcprtt,synack,ackdat,smean,dmean,trans_depth,response_body_len,ct_srv_src,ct_state_ttl,"
     "ct_dst_ltm,ct_src_dport_ltm,ct_dst_sport_ltm,ct_dst_src_ltm,is_ftp_login,ct_ftp_cmd,ct_flw_http_mthd,ct_src_ltm,"
     "ct_srv_dst,is_sm_ips_ports,attack_cat,label"
-).split(",")
-WORDS = ("proto", "service", "state", "attack_cat")
-NUMBERS = tuple(name for name in COLUMNS if name not in {*WORDS, "id", "label"})
+)
+CLASSES = "Normal Generic Exploits Fuzzers DoS Reconnaissance Analysis Backdoor Shellcode Worms"
+LAYOUT = Layout(
+    HEADER.split(","),
+    words=("proto", "service", "state"),
+    label="attack_cat",
+    legal_labels=CLASSES.split(),
+    ignored=("id", "label"),
+)
 FILES = ("UNSW_NB15_training-set.csv", "UNSW_NB15_testing-set.csv")
 
 
@@ -37,32 +49,27 @@ def unsw_nb15() -> Loader:
 
 def _load(root: Path | None) -> Dataset:
     found = [path for path in (look_for(root, "unsw_nb15", file) for file in FILES) if path is not None]
-    paths = found or [find_file(root, "unsw_nb15", *FILES)]
-    tables = [_read(path) for path in paths]
-    numbers = np.concatenate([table.numbers for table in tables])
-    words = np.concatenate([table.words for table in tables])
-    classes = classes_by_frequency(words[:, -1])
-    y = class_codes(words[:, -1], classes, paths[0].parent)
-    split, note = _split(paths, [len(table.words) for table in tables], y)
-    encoded = encode(
-        dict(zip(NUMBERS, numbers.T, strict=True)), dict(zip(WORDS[:-1], words[:, :-1].T, strict=True)), split.train
+    tables = {path: _read(path) for path in found or [find_file(root, "unsw_nb15", *FILES)]}
+    # some copies have the two names swapped: the authors train on the larger file, whatever it is called
+    paths = sorted(tables, key=lambda path: -len(tables[path].labels))
+    table = stack([tables[path] for path in paths])
+    classes = classes_by_frequency(table.labels)
+    y = class_codes(table.labels, classes, "unsw_nb15")
+    split, note = _split(paths, len(tables[paths[0]].labels), y)
+    return tabular(
+        "unsw_nb15", encode(table.numbers, table.words, split.train), y, classes, split, paths, note
     )
-    return tabular("unsw_nb15", encoded, y, classes, split, paths, note)
 
 
-def _split(paths: list[Path], sizes: list[int], y: np.ndarray) -> tuple[TrainTest, str]:
-    if len(paths) == 1:
-        note = f"only {paths[0].name} is present: 80/20, stratified by class, not the published split"
-        return stratified_split(y, 0.2, numpy_generator(0, "unsw_nb15-test")), note
-    larger = int(np.argmax(sizes))  # some copies have the two names swapped; the authors train on the larger file
-    in_train = np.repeat([larger == 0, larger == 1], sizes)
-    note = f"official split: {paths[larger].name} trains, {paths[1 - larger].name} tests"
-    return TrainTest(np.flatnonzero(in_train), np.flatnonzero(~in_train)), note
+def _split(paths: list[Path], first: int, y: Rows) -> tuple[TrainTest, str]:
+    if len(paths) == 2:
+        return split_at(first, len(y)), f"official split: {paths[0].name} trains, {paths[1].name} tests"
+    note = f"only {paths[0].name} is present: 80/20, stratified by class, not the published split"
+    return stratified_split(y, 0.2, numpy_generator(0, "unsw_nb15-test")), note
 
 
 def _read(path: Path) -> Table:
     header, *rows = read_lines(path) or [""]
-    if header.lower().split(",") != COLUMNS:
-        raise DataError(f"{path}: starts with {header[:40]!r}; legal: the header {','.join(COLUMNS[:5])},... of {len(COLUMNS)} names")
-    numbers, words = ([COLUMNS.index(name) for name in names] for names in (NUMBERS, WORDS))
-    return parse_table(path, rows, len(COLUMNS), numbers, words)
+    if header.lower() != HEADER:
+        raise DataError(f"{path}: starts with {header[:40]!r}; legal: the official header, {HEADER[:40]}...")
+    return parse_table(path, rows, LAYOUT)

@@ -1,0 +1,178 @@
+"""Data sets from public mirrors: resumed where cut, checked against the published sum, put in place whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import os
+import shutil
+import tarfile
+import urllib.error
+import urllib.request
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from fnmatch import fnmatch
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from counterpoise.data.mirrors import BY_HAND, MIRRORS, Source
+from counterpoise.data.root import data_root
+from counterpoise.errors import ConfigError, DataError, legal_words
+from counterpoise.version import __version__
+
+Progress = Callable[[str, int, int], None]  # file, bytes so far, bytes in all
+
+CHUNK = 1 << 18
+SECONDS_OF_SILENCE = 30
+ROUNDS = 2  # how often the list of mirrors is gone through: a cut connection is resumed the second time
+
+
+def download(name: str, root: Path | str | None = None, progress: Progress | None = None) -> list[Path]:
+    """Fetch and unpack the files of a data set into its folder under the root; what is there and intact stays."""
+    if name in BY_HAND:
+        raise DataError(
+            f"{name}: cannot be downloaded by command; for {data_root(root) / name}: {BY_HAND[name]}"
+        )
+    if name not in MIRRORS:
+        raise ConfigError(f"no download for data set {name!r}; {legal_words(name, MIRRORS)}")
+    folder = data_root(root) / name
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [fetch(source, folder, progress or _silent) for source in MIRRORS[name]]
+    for source, path in zip(MIRRORS[name], paths, strict=True):
+        if source.unpack:
+            unpack(path, source.unpack)
+    return paths
+
+
+def fetch(source: Source, folder: Path, progress: Progress) -> Path:
+    """The file, from the first mirror that has it whole."""
+    target = folder / source.file
+    if target.is_file() and _is_intact(target, source):
+        return target
+    part = target.with_name(target.name + ".part")
+    complaints: dict[str, str] = {}
+    for url in source.urls * ROUNDS:
+        try:
+            _resume(url, source, part, progress)
+        except (OSError, http.client.HTTPException) as error:
+            complaints[url] = str(error) or type(error).__name__
+            continue
+        if _is_intact(part, source):
+            os.replace(part, target)
+            return target
+        part.unlink()
+        complaints[url] = f"wrong content, not {source.checksum}"
+    raise DataError(
+        f"{target}: no mirror worked: {'; '.join(f'{url}: {why}' for url, why in complaints.items())}"
+    )
+
+
+def _resume(url: str, source: Source, part: Path, progress: Progress) -> None:
+    """Append to the part file what it lacks; start anew where the server cannot continue."""
+    have = part.stat().st_size if part.exists() else 0
+    if have == source.size:
+        return
+    if have > source.size:
+        have = 0
+    request = urllib.request.Request(url, headers={"User-Agent": f"counterpoise/{__version__}"})
+    if have:
+        request.add_header("Range", f"bytes={have}-")
+    with urllib.request.urlopen(request, timeout=SECONDS_OF_SILENCE) as response:
+        continues = response.status == 206 and response.headers.get("Content-Range", "").startswith(
+            f"bytes {have}-"
+        )
+        with part.open("ab" if continues else "wb") as file:
+            _copy(response, file, source, progress)
+
+
+def _copy(response: IO[bytes], file: IO[bytes], source: Source, progress: Progress) -> None:
+    done = file.tell()
+    progress(source.file, done, source.size)
+    while chunk := response.read(CHUNK):
+        done += len(chunk)
+        if done > source.size:
+            break
+        file.write(chunk)
+        progress(source.file, done, source.size)
+    file.flush()
+    os.fsync(file.fileno())
+    if done != source.size:
+        raise OSError(f"sent {done:,} bytes{' or more' if done > source.size else ''} of {source.size:,}")
+
+
+def _is_intact(path: Path, source: Source) -> bool:
+    kind, _, expected = source.checksum.partition(":")
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, kind).hexdigest() == expected
+
+
+def unpack(archive: Path, patterns: tuple[str, ...]) -> None:
+    """Take the wanted members out beside the archive, without its first folder, each put in place whole."""
+    opened = _zip_members if zipfile.is_zipfile(archive) else _tar_members
+    try:
+        for name, stream in opened(archive):
+            inner = PurePosixPath(*PurePosixPath(name).parts[1:])
+            if ".." not in inner.parts and any(fnmatch(str(inner), pattern) for pattern in patterns):
+                _write_whole(stream, archive.parent / inner)
+    except (tarfile.TarError, zipfile.BadZipFile, EOFError) as error:
+        raise DataError(f"{archive}: cannot be unpacked: {error}") from error
+
+
+def _tar_members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
+    with tarfile.open(archive) as tar:
+        for member in tar:
+            stream = tar.extractfile(member) if member.isfile() else None
+            if stream is not None:
+                yield member.name, stream
+
+
+def _zip_members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
+    with zipfile.ZipFile(archive) as packed:
+        for member in packed.infolist():
+            if not member.is_dir():
+                with packed.open(member) as stream:
+                    yield member.filename, stream
+
+
+def _write_whole(stream: IO[bytes], target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_name(target.name + ".part")
+    with part.open("wb") as file:
+        shutil.copyfileobj(stream, file)
+    os.replace(part, target)
+
+
+def _silent(file: str, done: int, total: int) -> None:
+    pass
+
+
+@contextmanager
+def progress_bar() -> Iterator[Progress]:
+    """A bar for each file, with size, speed and time left."""
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        TaskID,
+        TextColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
+    from rich.progress import Progress as Bars
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
+    tasks: dict[str, TaskID] = {}
+    with Bars(*columns) as bars:
+
+        def progress(file: str, done: int, total: int) -> None:
+            if file not in tasks:
+                tasks[file] = bars.add_task(file, total=total)
+            bars.update(tasks[file], completed=done)
+
+        yield progress

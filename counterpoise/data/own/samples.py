@@ -1,0 +1,172 @@
+"""Arrays of inputs, labels and clients, each row checked, joined to a data set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from counterpoise.data.dataset import Dataset, Samples
+from counterpoise.data.own.assemble import (
+    PIXEL_DIMENSIONS,
+    Clients,
+    check_class_count,
+    check_coverage,
+    measured_scaling,
+    natural_clients,
+)
+from counterpoise.data.own.cells import Coded
+from counterpoise.data.own.faults import blamed_on, brief, fault
+from counterpoise.data.own.limits import MAX_NUMBER
+from counterpoise.data.own.npy import AnyArray
+from counterpoise.data.partition import Rows
+
+COLOURS = (1, 3)
+
+
+class Raw(NamedTuple):
+    """Inputs and labels as given, and what errors call them."""
+
+    x: AnyArray
+    y: AnyArray
+    x_name: str = "x"
+    y_name: str = "y"
+
+
+class Checked(NamedTuple):
+    """Finite inputs and labels from 0 on, as many of the one as of the other."""
+
+    x: AnyArray  # [n, ...] uint8 or float32
+    y: Rows  # [n]
+
+    def take(self, rows: Rows) -> Checked:
+        return Checked(self.x[rows], self.y[rows])
+
+
+class Renumbered(NamedTuple):
+    """Labels as places among the classes."""
+
+    classes: tuple[str, ...]
+    train: Rows
+    test: Rows
+    notes: tuple[str, ...] = ()
+
+
+def checked(source: Path | str, raw: Raw, classes: tuple[str, ...] | None) -> Checked:
+    x = _inputs(source, raw.x_name, raw.x)
+    return Checked(x, _labels(source, raw.y_name, raw.y, len(x), classes))
+
+
+def _inputs(source: Path | str, name: str, x: AnyArray) -> AnyArray:
+    if x.dtype.kind not in "biuf":
+        raise fault(source, f"{name} holds {x.dtype}; legal: numbers")
+    if x.ndim < 2 or 0 in x.shape:
+        raise fault(source, f"{name} has shape {x.shape}; legal: at least one sample and one feature, [samples, features...]")
+    if x.dtype == np.uint8:
+        return x
+    with np.errstate(over="ignore"):  # found by its row below
+        numbers = x.astype(np.float32)
+    finite = np.isfinite(numbers)
+    if not finite.all():
+        place = np.unravel_index(int(finite.argmin()), x.shape)
+        raise fault(source, f"{name} holds {x[place]}; legal: numbers of at most {MAX_NUMBER:.4g} in size", int(place[0]) + 1)
+    return numbers
+
+
+def _labels(source: Path | str, name: str, y: AnyArray, samples: int, classes: tuple[str, ...] | None) -> Rows:
+    if y.dtype.kind not in "iu":
+        raise fault(source, f"{name} holds {y.dtype}; legal: whole numbers")
+    if y.shape != (samples,):
+        raise fault(source, f"{name} has shape {y.shape}; legal: ({samples},), one label a sample")
+    highest = np.iinfo(np.int64).max if classes is None else len(classes) - 1
+    wrong = (y < 0) | (y > highest)
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise fault(source, f"{name} holds {y[row]}; legal: 0 to {highest}", row + 1)
+    return y.astype(np.int64)
+
+
+def coded_clients(source: Path | str, clients: AnyArray, samples: int) -> Coded:
+    """Clients named by whole numbers or words, one a training sample."""
+    if clients.dtype.kind not in "iuUS":
+        raise fault(source, f"client holds {clients.dtype}; legal: whole numbers or words")
+    if clients.shape != (samples,):
+        raise fault(source, f"client has shape {clients.shape}; legal: ({samples},), one a sample")
+    with blamed_on(source, "client cannot be read"):
+        names, codes = np.unique(clients, return_inverse=True)
+        return Coded(tuple(names.astype(np.str_).tolist()), codes.astype(np.int64))
+
+
+def join(
+    source: Path | str,
+    train: Checked,
+    test: Checked,
+    classes: tuple[str, ...] | None = None,
+    clients: Coded | None = None,
+    notes: Sequence[str] = (),
+    files: Mapping[str, str] | None = None,
+) -> Dataset:
+    """The data set of two checked halves; labels without class names are renumbered to have no gaps."""
+    if train.x.shape[1:] != test.x.shape[1:] or train.x.dtype != test.x.dtype:
+        kinds = [f"{half.x.dtype} {half.x.shape[1:]}" for half in (train, test)]
+        raise fault(source, f"training samples are {kinds[0]}, test samples {kinds[1]}; legal: the same")
+    labels = _renumber(source, train.y, test.y) if classes is None else Renumbered(classes, train.y, test.y)
+    coverage = check_coverage(source, labels.classes, labels.train, labels.test)
+    turned = ("channels moved from last to first",) if _channels_last(train.x) else ()
+    natural = Clients() if clients is None else natural_clients(*clients)
+    samples = Samples(_tensor(train.x), torch.from_numpy(labels.train))
+    return Dataset(
+        Path(source).stem,
+        samples,
+        Samples(_tensor(test.x), torch.from_numpy(labels.test)),
+        labels.classes,
+        measured_scaling(samples.x),
+        natural.codes,
+        natural.names,
+        files or {},
+        (*notes, *labels.notes, *turned, *coverage, *natural.notes),
+    )
+
+
+def class_names(source: Path | str, classes: Sequence[str] | AnyArray | None) -> tuple[str, ...] | None:
+    """Names given for the classes 0, 1, ..., all different."""
+    if classes is None:
+        return None
+    with blamed_on(source, "classes cannot be read"):
+        words = np.asarray(classes).astype(np.str_)
+    if words.ndim != 1 or len(set(words.tolist())) < len(words):
+        raise fault(source, f"classes are {brief(words.tolist())}; legal: a list of different names")
+    names = tuple(words.tolist())
+    check_class_count(source, names)
+    return names
+
+
+def _renumber(source: Path | str, train: Rows, test: Rows) -> Renumbered:
+    """Classes are the labels of the training samples, in order."""
+    known, codes = np.unique(train, return_inverse=True)
+    names = tuple(str(label) for label in known)
+    check_class_count(source, names)
+    places = np.searchsorted(known, test).clip(max=len(known) - 1)
+    strange = known[places] != test
+    if strange.any():
+        row = int(strange.argmax())
+        raise fault(source, f"test label {test[row]} is in no training sample", row + 1)
+    notes = (f"labels renumbered from 0: {', '.join(names)}",) if known[-1] >= len(known) else ()
+    return Renumbered(names, codes.astype(np.int64), places.astype(np.int64), notes)
+
+
+def _channels_last(x: AnyArray) -> bool:
+    return x.ndim == PIXEL_DIMENSIONS and x.shape[-1] in COLOURS and x.shape[1] not in COLOURS
+
+
+def _tensor(x: AnyArray) -> Tensor:
+    """Images as [n, C, H, W]: channels moved up from the last place, and one channel for grey pixels."""
+    if _channels_last(x):
+        x = x.transpose(0, 3, 1, 2)
+    elif x.dtype == np.uint8 and x.ndim == PIXEL_DIMENSIONS - 1:
+        x = x[:, None]
+    return torch.from_numpy(np.ascontiguousarray(x))

@@ -1,0 +1,102 @@
+"""Which engine runs, where, and why: by fixed rules, so that the same config always runs the same way."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal
+
+import torch
+from torch import nn, vmap
+
+from counterpoise.client import Progress, step
+from counterpoise.core.method import Method
+from counterpoise.core.part import Batch, Stats
+from counterpoise.core.tree import leaves, tmap
+from counterpoise.engines.embedded import EmbeddedEngine
+from counterpoise.engines.loop import LoopTrainer
+from counterpoise.engines.processes import ProcessTrainer, available_cores, can_fork
+from counterpoise.engines.stacked import StackedTrainer
+from counterpoise.engines.workplace import Trainer, Workplace
+from counterpoise.errors import ConfigError
+
+CPU_BYTES = 1 << 30  # stacked clients may take this much on a CPU
+GPU_SHARE = 0.4  # and this share of a GPU's memory
+COPIES = 8  # parameters, gradients, slots and temporaries of one stacked client, in models
+ACTIVATIONS = 64  # numbers kept for the backward pass, in inputs
+
+
+@dataclass(frozen=True)
+class EngineSettings:
+    """What the user asks for; ``auto`` and 0 leave the choice to the rules below."""
+
+    name: Literal["auto", "loop", "stacked"] = "auto"
+    device: str = "auto"
+    processes: int = 0  # worker processes of the loop engine
+    chunk: int = 0  # clients that the stacked engine trains at once
+    compile: bool = False  # compile the stacked step; repays on a GPU in long runs
+    reason: str = ""  # why these values, once they are chosen
+
+
+def choose_device(wanted: str) -> str:
+    """A device that is there."""
+    if wanted == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.zeros(0, device=wanted)
+    except (RuntimeError, AssertionError):
+        raise ConfigError(f"engine.device = {wanted!r} cannot be used here; legal: auto, cpu, cuda where a GPU is present") from None
+    return wanted
+
+
+def settle(settings: EngineSettings, work: Workplace, cohort: int) -> EngineSettings:
+    """The settings with every open choice made and the reason given."""
+    device = work.federation.train.x.device
+    name, reason = (settings.name, "asked for") if settings.name != "auto" else _choose_name(work, device)
+    processes = settings.processes or (min(available_cores(), cohort) if name == "loop" and device.type == "cpu" and can_fork() else 1)
+    if processes > 1 and (device.type != "cpu" or not can_fork()):
+        raise ConfigError(f"engine.processes = {processes} needs a CPU and a system that can fork; legal here: 1")
+    chunk = settings.chunk or min(_fitting_clients(work, device), cohort)
+    return replace(settings, name=name, device=str(device), processes=processes, chunk=chunk, reason=reason)
+
+
+def build_engine(settings: EngineSettings, work: Workplace) -> EmbeddedEngine:
+    """The engine that settled settings describe."""
+    trainer: Trainer = LoopTrainer(work)
+    if settings.name == "stacked":
+        trainer = StackedTrainer(work, settings.chunk, settings.compile)
+    elif settings.processes > 1:
+        trainer = ProcessTrainer(work, settings.processes)
+    return EmbeddedEngine(work, trainer)
+
+
+def _choose_name(work: Workplace, device: torch.device) -> tuple[Literal["loop", "stacked"], str]:
+    if (obstacle := _stacking_obstacle(work)) is not None:
+        return "loop", f"this model or method cannot be stacked: {obstacle}"
+    if device.type != "cpu":
+        return "stacked", "a GPU runs all clients of a cohort at once"
+    if any(isinstance(layer, nn.Conv1d | nn.Conv2d) for layer in work.model.module.modules()):
+        return "loop", "convolutions on a CPU run faster client by client, a process a core"
+    return "stacked", "small matrix products run faster for all clients at once"
+
+
+def _stacking_obstacle(work: Workplace) -> str | None:
+    """Why two copies of the model cannot train side by side, found by trying one plain step; None where they can."""
+    two = partial(tmap, lambda leaf: torch.stack([leaf, leaf]))
+    rows = torch.zeros(2, 2, dtype=torch.int64, device=work.federation.train.x.device)
+    inputs, labels = work.federation.scaling(work.federation.train.x[rows]), work.federation.train.y[rows]
+    progress = Progress(two(work.model.params()), two(work.model.buffers()), {}, torch.zeros_like(inputs.flatten(1)[:, 0]))
+    stats = Stats(labels, progress.loss, progress.loss, progress.loss, {})
+    try:
+        vmap(partial(step, Method(), work.model))(progress, Batch(inputs, labels, torch.ones_like(labels)), stats)
+    except (RuntimeError, ValueError) as error:
+        return str(error).splitlines()[0]
+    return None
+
+
+def _fitting_clients(work: Workplace, device: torch.device) -> int:
+    budget = CPU_BYTES if device.type == "cpu" else int(GPU_SHARE * torch.cuda.get_device_properties(device).total_memory)
+    model = sum(leaf.numel() for leaf in leaves(work.model.params()))
+    batch = work.local.batch_size * math.prod(work.federation.input_shape)
+    return max(1, budget // (4 * (COPIES * model + ACTIVATIONS * batch)))

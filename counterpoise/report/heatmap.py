@@ -1,0 +1,95 @@
+"""Clients by classes as a heat map, with the totals of both at its edges."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Counts = NDArray[np.int64]
+
+COLOURS = "viridis_r"  # even steps in grey and for the colour-blind; it has no white, which is left for zero
+BAR = "#5f6b7a"
+MOST_NUMBERS = 300  # cells up to which each shows its count
+LONGEST_NAME = 22
+
+
+def draw_heatmap(
+    counts: Counts,
+    classes: Sequence[str],
+    path: Path,
+    title: str = "",
+    client_names: Sequence[str] | None = None,
+) -> None:
+    """Write a PNG of samples by client (row) and class (column): logarithmic colours, white where there are none."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    clients, width = counts.shape
+    across, down = _inches(width, 0.5, 4.5, 12.5), _inches(clients, 0.27, 2.4, 13.0)
+    figure = Figure(figsize=(across + 2.9, down + 2.2), dpi=120, layout="constrained")
+    FigureCanvasAgg(figure)
+    grid = figure.add_gridspec(2, 3, width_ratios=[across, 1.3, 0.18], height_ratios=[0.9, down])
+    cells = figure.add_subplot(grid[1, 0])
+    image = _draw_cells(cells, counts)
+    _name_ticks(cells.xaxis, classes, across, 8.5)
+    _name_ticks(cells.yaxis, client_names or [str(k) for k in range(clients)], down, 5)
+    cells.set(xlabel="class", ylabel="client")
+    legend = figure.add_subplot(grid[1, 2])
+    figure.colorbar(image, cax=legend, label="samples (white: none)", format="{x:g}")
+    _draw_totals(figure.add_subplot(grid[0, 0], sharex=cells), counts.sum(axis=0), upright=True)
+    _draw_totals(figure.add_subplot(grid[1, 1], sharey=cells), counts.sum(axis=1), upright=False)
+    figure.suptitle(title, parse_math=False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, format="png")
+
+
+def _inches(count: int, each: float, least: float, most: float) -> float:
+    return min(max(count * each, least), most)
+
+
+def _draw_cells(axes: Any, counts: Counts) -> Any:
+    from matplotlib.colors import LogNorm
+
+    scale = LogNorm(1, max(int(counts.max()), 2))
+    image = axes.imshow(
+        np.ma.masked_equal(counts, 0), COLOURS, norm=scale, aspect="auto", interpolation="nearest"
+    )
+    axes.spines[:].set_color(BAR)
+    if counts.size <= MOST_NUMBERS:
+        _write_numbers(axes, counts, scale)
+    return image
+
+
+def _write_numbers(axes: Any, counts: Counts, scale: Any) -> None:
+    for (client, c), count in np.ndenumerate(counts):
+        if count:
+            colour = "white" if scale(count) > 0.45 else "black"
+            axes.text(c, client, f"{count}", ha="center", va="center", fontsize=7, color=colour)
+
+
+def _name_ticks(axis: Any, names: Sequence[str], inches: float, most_per_inch: float) -> None:
+    """As many names as fit, at round distances; upright under the columns where they are too long to lie."""
+    step = next(s for s in (1, 2, 5, 10, 20, 50, 100, len(names)) if len(names) <= most_per_inch * inches * s)
+    shown = [name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…" for name in names[::step]]
+    lie = axis.axis_name == "y" or max(map(len, shown)) * 0.09 < inches * step / len(names)
+    axis.set_ticks(range(0, len(names), step), shown, fontsize=8, rotation=0 if lie else 90, parse_math=False)
+
+
+def _draw_totals(axes: Any, totals: Counts, upright: bool) -> None:
+    draw, value_axis = (axes.bar, axes.yaxis) if upright else (axes.barh, axes.xaxis)
+    draw(range(len(totals)), totals, 0.85, color=BAR)
+    axes.tick_params(labelbottom=not upright, labelleft=upright, labelsize=8)
+    (axes.xaxis if upright else axes.yaxis).set_ticks_position("none")
+    value_axis.set_major_locator(_few_whole_numbers())
+    value_axis.set_label_text("samples", fontsize=8)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _few_whole_numbers() -> Any:
+    from matplotlib.ticker import MaxNLocator
+
+    return MaxNLocator(3, integer=True)

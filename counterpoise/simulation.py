@@ -1,0 +1,124 @@
+"""A method at work on a federation in this process, round by round."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from counterpoise.core.local import Local
+from counterpoise.core.method import Method, MethodSpec, build_method
+from counterpoise.core.part import Census, Task
+from counterpoise.core.rng import generator
+from counterpoise.data.augment import Augmentation
+from counterpoise.data.dataset import Samples
+from counterpoise.data.federation import Federation
+from counterpoise.engines.choose import EngineSettings, build_engine, choose_device, settle
+from counterpoise.engines.embedded import EmbeddedEngine
+from counterpoise.engines.workplace import Workplace
+from counterpoise.errors import ConfigError
+from counterpoise.evaluate import measure
+from counterpoise.functional import FunctionalModel
+from counterpoise.metrics import Shots, shots_by_rule, summarise
+from counterpoise.models.init import initialise
+from counterpoise.models.model import MODELS
+from counterpoise.parts.optimizer import with_local
+from counterpoise.rounds import Cohort, Outcome, ServerState, one_exchange, open_server
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """Everything a run needs, settled; the state that changes is passed in and handed back."""
+
+    method: Method
+    work: Workplace
+    engine: EmbeddedEngine
+    settings: EngineSettings
+    cohort: Cohort
+    rounds: int
+    seed: int
+    shots: Shots
+
+    def open(self) -> ServerState:
+        """The server before round 0."""
+        model, federation = self.work.model, self.work.federation
+        census = Census(federation.samples(), len(federation.classes), self.rounds)
+        device = federation.train.x.device
+        params, buffers = ({name: t.to(device) for name, t in tree.items()} for tree in (model.params(), model.buffers()))
+        return open_server(self.method, params, buffers, census, self.engine)
+
+    def advance(self, state: ServerState) -> tuple[ServerState, Outcome]:
+        """One more round."""
+        samples = self.work.federation.samples()
+        tasks = [Task(client) for client in self.cohort.draw(self.seed, state.round, samples)]
+        lr = self.work.local.rate(state.round, self.rounds)
+        return one_exchange(self.method, state, self.engine, tasks, lr, len(samples))
+
+    def evaluate(self, state: ServerState) -> dict[str, Any]:
+        """Scores on the test set, and on the server's validation set where there is one."""
+        federation = self.work.federation
+        scores = self._score(state, federation.test)
+        if federation.validation is not None:
+            scores["validation"] = self._score(state, federation.validation)
+        return scores
+
+    def run(self) -> Iterator[tuple[ServerState, Outcome]]:
+        """All rounds from the start."""
+        state = self.open()
+        while state.round < self.rounds:
+            state, outcome = self.advance(state)
+            yield state, outcome
+
+    def module(self, state: ServerState) -> nn.Module:
+        """The trained model as a torch module."""
+        return self.work.model.load(state.params, state.buffers)
+
+    def _score(self, state: ServerState, samples: Samples) -> dict[str, Any]:
+        federation = self.work.federation
+        sums = measure(self.work.model, state.params, state.buffers, samples, federation.scaling)
+        return summarise(sums["confusion"], self.shots, federation.classes)
+
+
+def build_simulation(
+    federation: Federation,
+    method: MethodSpec | Method,
+    model: str | nn.Module = "mlp",
+    *,
+    rounds: int,
+    local: Local | None = None,
+    cohort: Cohort | int | None = None,
+    seed: int = 0,
+    engine: EngineSettings | None = None,
+    augment: Augmentation | None = None,
+    shots: Shots | None = None,
+    dtype: torch.dtype = torch.float32,
+) -> Simulation:
+    """Put the pieces together, checking that they fit."""
+    settings = engine or EngineSettings()
+    local = local or Local()
+    cohort = cohort if isinstance(cohort, Cohort) else Cohort(cohort)
+    federation = federation.to(choose_device(settings.device), dtype)
+    composed = with_local(method if isinstance(method, Method) else build_method(method), local)
+    functional = FunctionalModel(_prepare_model(model, composed, federation, seed).to(federation.train.x.device, dtype))
+    _check_batching(functional, local)
+    work = Workplace(composed, functional, local, federation, seed, augment)
+    settled = settle(settings, work, cohort.size or len(federation.clients))
+    known = shots or shots_by_rule(federation.counts().sum(0).tolist())
+    return Simulation(composed, work, build_engine(settled, work), settled, cohort, rounds, seed, known)
+
+
+def _prepare_model(model: str | nn.Module, method: Method, federation: Federation, seed: int) -> nn.Module:
+    """A named model with parameters drawn for this seed, or the user's own as it is."""
+    if isinstance(model, nn.Module):
+        return method.adapt(model)
+    module = method.adapt(MODELS.build(model)(federation.input_shape, len(federation.classes)))
+    initialise(module, generator(seed, "init"))
+    return module
+
+
+def _check_batching(model: FunctionalModel, local: Local) -> None:
+    if model.has_batch_norm and local.batching == "pad":
+        raise ConfigError("local.batching = 'pad' would mix padding into BatchNorm's statistics; legal with this model: 'wrap', 'drop'")
