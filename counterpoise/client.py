@@ -49,7 +49,14 @@ def enroll(method: Method, params: Params, classes: int) -> dict[str, Tree]:
     return {part.name: part.enroll(params, classes) for part in method.parts if part.enroll is not None}
 
 
-def begin(method: Method, params: Params, buffers: Params, shared: dict[str, Tree], memory: dict[str, Tree], stats: Stats) -> Progress:
+def begin(
+    method: Method,
+    params: Params,
+    buffers: Params,
+    shared: dict[str, Tree],
+    memory: dict[str, Tree],
+    stats: Stats,
+) -> Progress:
     """The received model, and each part's slot for this round."""
     slots = {
         part.name: call(part.start, {}, params, shared.get(part.name, {}), memory.get(part.name, {}), stats)
@@ -71,7 +78,9 @@ def step(method: Method, model: FunctionalModel, progress: Progress, batch: Batc
     return Progress(params, gradient.buffers, slots, progress.loss + gradient.loss)
 
 
-def end(method: Method, received: Params, progress: Progress, memory: dict[str, Tree], stats: Stats) -> Result:
+def end(
+    method: Method, received: Params, progress: Progress, memory: dict[str, Tree], stats: Stats
+) -> Result:
     """The change of the model, each part's upload, and the client's new memory."""
     delta = subtract(progress.params, received)
     upload, memory = {}, dict(memory)
@@ -86,7 +95,11 @@ def end(method: Method, received: Params, progress: Progress, memory: dict[str, 
 def batch_loss(method: Method, outputs: Outputs, batch: Batch, slots: dict[str, Tree]) -> Tensor:
     """Mean over the real samples of each sample's loss times the factors that the parts put on it."""
     owner = method.owner("loss")
-    values = cross_entropy(outputs, batch) if owner is None or owner.loss is None else owner.loss(outputs, batch, slots[owner.name])
+    values = (
+        cross_entropy(outputs, batch)
+        if owner is None or owner.loss is None
+        else owner.loss(outputs, batch, slots[owner.name])
+    )
     for part in method.parts:
         if part.weight is not None:
             values = values * part.weight(outputs, batch, slots[part.name])
@@ -98,7 +111,9 @@ def cross_entropy(outputs: Outputs, batch: Batch) -> Tensor:
     return F.cross_entropy(outputs.logits, batch.y, reduction="none")
 
 
-def _gradient_at(method: Method, model: FunctionalModel, params: Params, progress: Progress, batch: Batch) -> Gradient:
+def _gradient_at(
+    method: Method, model: FunctionalModel, params: Params, progress: Progress, batch: Batch
+) -> Gradient:
     def loss(params: Params) -> tuple[Tensor, tuple[Params, Tensor]]:
         outputs, buffers = model.apply(params, progress.buffers, batch.x, train=True)
         value = batch_loss(method, outputs, batch, progress.slots)

@@ -19,7 +19,9 @@ class _Splitter(nn.Module):
     def __init__(self, inner: nn.Module) -> None:
         super().__init__()
         self.inner = inner
-        self.split = callable(getattr(inner, "features", None)) and isinstance(getattr(inner, "head", None), nn.Module)
+        self.split = callable(getattr(inner, "features", None)) and isinstance(
+            getattr(inner, "head", None), nn.Module
+        )
 
     def forward(self, x: Tensor) -> Outputs:
         if self.split:
@@ -44,7 +46,9 @@ class FunctionalModel:
 
     def buffers(self) -> Params:
         """A copy of all else the module holds: running statistics and frozen parameters."""
-        frozen = {name: p.detach().clone() for name, p in self.module.named_parameters() if not p.requires_grad}
+        frozen = {
+            name: p.detach().clone() for name, p in self.module.named_parameters() if not p.requires_grad
+        }
         return frozen | {name: b.detach().clone() for name, b in self.module.named_buffers()}
 
     def apply(self, params: Params, buffers: Params, x: Tensor, train: bool) -> tuple[Outputs, Params]:
@@ -65,4 +69,6 @@ class FunctionalModel:
 def _refuse_dropout(module: nn.Module) -> None:
     for name, layer in module.named_modules():
         if isinstance(layer, nn.modules.dropout._DropoutNd) and layer.p > 0:
-            raise ConfigError(f"model layer {name!r} is a dropout of {layer.p}: it draws from a global stream, so a run could not be repeated; legal: p = 0")
+            raise ConfigError(
+                f"model layer {name!r} is a dropout of {layer.p}: it draws from a global stream, so a run could not be repeated; legal: p = 0"
+            )

@@ -23,7 +23,9 @@ class Plan(NamedTuple):
         return len(self.positions)
 
 
-def make_plan(data: ClientData, batch_size: int, epochs: int, batching: Batching, stream: torch.Generator) -> Plan:
+def make_plan(
+    data: ClientData, batch_size: int, epochs: int, batching: Batching, stream: torch.Generator
+) -> Plan:
     """Every epoch in a fresh order; the last short batch is padded, wrapped or dropped."""
     plans = [_plan_epoch(data, batch_size, batching, stream) for _ in range(epochs)]
     return Plan(torch.cat([p.positions for p in plans]), torch.cat([p.mask for p in plans]))

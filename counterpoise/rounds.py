@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -67,17 +67,30 @@ class Outcome(NamedTuple):
     def skipped(self) -> bool:
         return self.loss is None
 
+    def row(self) -> dict[str, Any]:
+        """The round as a row of the log."""
+        rejected = [rejection._asdict() for rejection in self.rejected]
+        return {**self._asdict(), "rejected": rejected, "skipped": self.skipped}
+
 
 def open_server(method: Method, params: Params, buffers: Params, census: Census, ask: Ask) -> ServerState:
     """Survey the clients where a part wants it, and let each part set up its server slot."""
     surveys = ask.survey(range(census.clients))
-    slots = {part.name: part.init(params, census, surveys.get(part.name, {})) for part in method.parts if part.init is not None}
+    slots = {
+        part.name: part.init(params, census, surveys.get(part.name, {}))
+        for part in method.parts
+        if part.init is not None
+    }
     return ServerState(params, buffers, slots)
 
 
-def one_exchange(method: Method, state: ServerState, ask: Ask, tasks: Sequence[Task], lr: float, clients: int) -> tuple[ServerState, Outcome]:
+def one_exchange(
+    method: Method, state: ServerState, ask: Ask, tasks: Sequence[Task], lr: float, clients: int
+) -> tuple[ServerState, Outcome]:
     """One round. Replies that are not usable count as not given; without any the model stays as it was."""
-    shared = {part.name: call(part.send, {}, state.slots.get(part.name, {}), state.round) for part in method.parts}
+    shared = {
+        part.name: call(part.send, {}, state.slots.get(part.name, {}), state.round) for part in method.parts
+    }
     replies = ask.train(tasks, Broadcast(state.round, lr, state.params, state.buffers, shared))
     replies = select(replies, replies.client.argsort(stable=True))
     replies, rejected = check_replies(replies, state.params)
@@ -87,18 +100,26 @@ def one_exchange(method: Method, state: ServerState, ask: Ask, tasks: Sequence[T
         return after, Outcome(state.round, lr, len(tasks), rejected, None)
     weights = weigh_replies(method, replies, state.slots)
     delta, slots = update_model(method, state, Exchange(state.params, replies, weights, clients))
-    after = replace(after, params=add(state.params, delta), buffers=average_buffers(weights, replies.buffers), slots=slots)
+    after = replace(
+        after, params=add(state.params, delta), buffers=average_buffers(weights, replies.buffers), slots=slots
+    )
     return after, Outcome(state.round, lr, len(tasks), rejected, float(replies.loss.double().mean()))
 
 
 def check_replies(replies: Replies, params: Params) -> tuple[Replies, tuple[Rejection, ...]]:
     """The replies that can be used, and the others with the reason."""
     count = len(replies.client)
-    finite = finite_rows({"delta": replies.delta, "buffers": replies.buffers, "upload": replies.upload, "loss": replies.loss}, count)
+    finite = finite_rows(
+        {"delta": replies.delta, "buffers": replies.buffers, "upload": replies.upload, "loss": replies.loss},
+        count,
+    )
     size, bound = row_norms(replies.delta, count), MAX_GROWTH * max(float(norm(params)), 1.0)
     good = finite & (size <= bound)
     rejected = [
-        Rejection(int(replies.client[k]), "not finite" if not finite[k] else f"exploded: norm {float(size[k]):.3g} over {bound:.3g}")
+        Rejection(
+            int(replies.client[k]),
+            "not finite" if not finite[k] else f"exploded: norm {float(size[k]):.3g} over {bound:.3g}",
+        )
         for k in torch.nonzero(~good).flatten().tolist()
     ]
     return (replies if not rejected else select(replies, torch.nonzero(good).flatten())), tuple(rejected)
@@ -106,10 +127,16 @@ def check_replies(replies: Replies, params: Params) -> tuple[Replies, tuple[Reje
 
 def weigh_replies(method: Method, replies: Replies, slots: dict[str, Tree]) -> Tensor:
     """[K] float64 weights: by samples or uniform, then by the part that owns them."""
-    base = replies.samples.double() if method.weighting == "samples" else torch.ones(len(replies.client), dtype=torch.float64)
+    base = (
+        replies.samples.double()
+        if method.weighting == "samples"
+        else torch.ones(len(replies.client), dtype=torch.float64)
+    )
     weights = base / base.sum()
     owner = method.owner("weigh")
-    return weights if owner is None else call(owner.weigh, weights, weights, slots.get(owner.name, {}), replies)
+    return (
+        weights if owner is None else call(owner.weigh, weights, weights, slots.get(owner.name, {}), replies)
+    )
 
 
 def update_model(method: Method, state: ServerState, exchange: Exchange) -> tuple[Params, dict[str, Tree]]:
@@ -125,7 +152,10 @@ def update_model(method: Method, state: ServerState, exchange: Exchange) -> tupl
 def average_buffers(weights: Tensor, buffers: Params) -> Params:
     """Running statistics by the same weights; whole numbers such as step counters by their maximum."""
     shares = weights / weights.sum()
-    return {name: mix(shares, {name: b})[name] if b.is_floating_point() else b.amax(0) for name, b in buffers.items()}
+    return {
+        name: mix(shares, {name: b})[name] if b.is_floating_point() else b.amax(0)
+        for name, b in buffers.items()
+    }
 
 
 def select(replies: Replies, rows: Tensor) -> Replies:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,7 @@ from counterpoise.data.dataset import Samples
 from counterpoise.data.federation import Federation
 from counterpoise.engines.choose import EngineSettings, build_engine, choose_device, settle
 from counterpoise.engines.embedded import EmbeddedEngine
+from counterpoise.engines.threads import threads
 from counterpoise.engines.workplace import Workplace
 from counterpoise.errors import ConfigError
 from counterpoise.evaluate import measure
@@ -47,7 +49,9 @@ class Simulation:
         model, federation = self.work.model, self.work.federation
         census = Census(federation.samples(), len(federation.classes), self.rounds)
         device = federation.train.x.device
-        params, buffers = ({name: t.to(device) for name, t in tree.items()} for tree in (model.params(), model.buffers()))
+        params, buffers = (
+            {name: t.to(device) for name, t in tree.items()} for tree in (model.params(), model.buffers())
+        )
         return open_server(self.method, params, buffers, census, self.engine)
 
     def advance(self, state: ServerState) -> tuple[ServerState, Outcome]:
@@ -55,14 +59,16 @@ class Simulation:
         samples = self.work.federation.samples()
         tasks = [Task(client) for client in self.cohort.draw(self.seed, state.round, samples)]
         lr = self.work.local.rate(state.round, self.rounds)
-        return one_exchange(self.method, state, self.engine, tasks, lr, len(samples))
+        with threads(self.settings.threads):
+            return one_exchange(self.method, state, self.engine, tasks, lr, len(samples))
 
     def evaluate(self, state: ServerState) -> dict[str, Any]:
         """Scores on the test set, and on the server's validation set where there is one."""
         federation = self.work.federation
-        scores = self._score(state, federation.test)
-        if federation.validation is not None:
-            scores["validation"] = self._score(state, federation.validation)
+        with threads(self.settings.threads):
+            scores = self._score(state, federation.test)
+            if federation.validation is not None:
+                scores["validation"] = self._score(state, federation.validation)
         return scores
 
     def run(self) -> Iterator[tuple[ServerState, Outcome]]:
@@ -71,6 +77,10 @@ class Simulation:
         while state.round < self.rounds:
             state, outcome = self.advance(state)
             yield state, outcome
+
+    def close(self) -> None:
+        """End worker processes."""
+        self.engine.close()
 
     def module(self, state: ServerState) -> nn.Module:
         """The trained model as a torch module."""
@@ -95,14 +105,21 @@ def build_simulation(
     augment: Augmentation | None = None,
     shots: Shots | None = None,
     dtype: torch.dtype = torch.float32,
+    draw_parameters: bool = False,
 ) -> Simulation:
-    """Put the pieces together, checking that they fit."""
+    """Put the pieces together, checking that they fit.
+
+    A model given by name starts from parameters drawn for the seed; a module starts as it is, unless `draw_parameters`.
+    """
     settings = engine or EngineSettings()
     local = local or Local()
     cohort = cohort if isinstance(cohort, Cohort) else Cohort(cohort)
     federation = federation.to(choose_device(settings.device), dtype)
     composed = with_local(method if isinstance(method, Method) else build_method(method), local)
-    functional = FunctionalModel(_prepare_model(model, composed, federation, seed).to(federation.train.x.device, dtype))
+    if isinstance(model, str):
+        model, draw_parameters = MODELS.build(model)(federation.input_shape, len(federation.classes)), True
+    module = adapt_model(composed, model, generator(seed, "init"), draw_parameters)
+    functional = FunctionalModel(module.to(federation.train.x.device, dtype))
     _check_batching(functional, local)
     work = Workplace(composed, functional, local, federation, seed, augment)
     settled = settle(settings, work, cohort.size or len(federation.clients))
@@ -110,15 +127,23 @@ def build_simulation(
     return Simulation(composed, work, build_engine(settled, work), settled, cohort, rounds, seed, known)
 
 
-def _prepare_model(model: str | nn.Module, method: Method, federation: Federation, seed: int) -> nn.Module:
-    """A named model with parameters drawn for this seed, or the user's own as it is."""
-    if isinstance(model, nn.Module):
-        return method.adapt(model)
-    module = method.adapt(MODELS.build(model)(federation.input_shape, len(federation.classes)))
-    initialise(module, generator(seed, "init"))
-    return module
+def adapt_model(
+    method: Method, module: nn.Module, stream: torch.Generator, draw_parameters: bool
+) -> nn.Module:
+    """A copy of the module as the method wants it; layers that the method adds are drawn in any case."""
+    module = deepcopy(module)
+    known = set(module.modules())
+    adapted = method.adapt(module)
+    if draw_parameters:
+        initialise(adapted, stream)
+    else:
+        for layer in [layer for layer in adapted.modules() if layer not in known]:
+            initialise(layer, stream)
+    return adapted
 
 
 def _check_batching(model: FunctionalModel, local: Local) -> None:
     if model.has_batch_norm and local.batching == "pad":
-        raise ConfigError("local.batching = 'pad' would mix padding into BatchNorm's statistics; legal with this model: 'wrap', 'drop'")
+        raise ConfigError(
+            "local.batching = 'pad' would mix padding into BatchNorm's statistics; legal with this model: 'wrap', 'drop'"
+        )

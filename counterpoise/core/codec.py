@@ -16,7 +16,12 @@ def encode(tree: Tree) -> bytes:
     """Bytes of a tree; equal trees give equal bytes."""
     flat = flatten(tree)
     # The format refuses tensors that share memory, as a parameter and a part's copy of it may.
-    return safetensors.torch.save({path: flat[path].detach().cpu().clone(memory_format=torch.contiguous_format) for path in sorted(flat)})
+    return safetensors.torch.save(
+        {
+            path: flat[path].detach().cpu().clone(memory_format=torch.contiguous_format)
+            for path in sorted(flat)
+        }
+    )
 
 
 def decode(blob: bytes, source: str = "message") -> Tree:

@@ -33,7 +33,9 @@ class Method:
         for hook in SINGLE_OWNER:
             owners = [part.name for part in self.parts if getattr(part, hook) is not None]
             if len(owners) > 1:
-                raise ConfigError(f"{' and '.join(owners)} each set the {hook}, and only one part may; keep one of: {', '.join(owners)}")
+                raise ConfigError(
+                    f"{' and '.join(owners)} each set the {hook}, and only one part may; keep one of: {', '.join(owners)}"
+                )
 
     def owner(self, hook: str) -> Part | None:
         """The part that fills a hook with a single owner."""
@@ -64,8 +66,12 @@ def compose(*pieces: Method | Part, name: str = "") -> Method:
     methods = [piece for piece in pieces if isinstance(piece, Method)]
     weightings = {m.weighting: m.name for m in methods}
     if len(weightings) > 1:
-        says = " and ".join(f"{name} weighs clients by {weighting!r}" for weighting, name in weightings.items())
-        raise ConfigError(f"{says}; give both the same: {{ {methods[-1].name} = {{ weighting = {methods[0].weighting!r} }} }}")
+        says = " and ".join(
+            f"{name} weighs clients by {weighting!r}" for weighting, name in weightings.items()
+        )
+        raise ConfigError(
+            f"{says}; give both the same: {{ {methods[-1].name} = {{ weighting = {methods[0].weighting!r} }} }}"
+        )
     parts = [p for piece in pieces for p in (piece.parts if isinstance(piece, Method) else (piece,))]
     return Method(tuple(parts), methods[0].weighting if methods else "samples", name)
 
@@ -84,13 +90,27 @@ def read_spec(spec: MethodSpec) -> list[tuple[str, dict[str, Any]]]:
     if isinstance(spec, Mapping):
         return [_read_item(name, arguments) for name, arguments in spec.items()]
     if not isinstance(spec, Sequence) or not spec:
-        raise ConfigError(f"method = {spec!r} is not legal; legal: a name, or a list of names and {{ name = {{ argument = value }} }}")
+        raise ConfigError(
+            f"method = {spec!r} is not legal; legal: a name, or a list of names and {{ name = {{ argument = value }} }}"
+        )
     return [item for entry in spec for item in read_spec(entry)]
+
+
+def build_named(registry: Registry[Any], spec: MethodSpec) -> Any:
+    """What a config names: a word, or ``{ word = { argument = value } }``."""
+    items = read_spec(spec)
+    if len(items) != 1:
+        raise ConfigError(
+            f"{registry.kind} = {spec!r} is not legal; legal: one name, or {{ name = {{ argument = value }} }}"
+        )
+    return registry.build(*items[0])
 
 
 def _read_item(name: str, arguments: Any) -> tuple[str, dict[str, Any]]:
     if not isinstance(arguments, Mapping):
-        raise ConfigError(f"method: {name} = {arguments!r} is not legal; legal: {{ {name} = {{ argument = value }} }}")
+        raise ConfigError(
+            f"method: {name} = {arguments!r} is not legal; legal: {{ {name} = {{ argument = value }} }}"
+        )
     return name, dict(arguments)
 
 

@@ -109,29 +109,50 @@ class Part:
 
     # once
     adapt: Callable[[nn.Module], nn.Module] | None = None  # change the model before its parameters are drawn
-    survey: Callable[[ClientData, int], Tree] | None = None  # data, classes -> what the server hears before round 0
-    init: Callable[[Params, Census, Tree], Tree] | None = None  # params, census, surveys [N, ...] -> server slot
+    survey: Callable[[ClientData, int], Tree] | None = (
+        None  # data, classes -> what the server hears before round 0
+    )
+    init: Callable[[Params, Census, Tree], Tree] | None = (
+        None  # params, census, surveys [N, ...] -> server slot
+    )
     enroll: Callable[[Params, int], Tree] | None = None  # params, classes -> a client's first memory
 
     # server, before a round
-    send: Callable[[Tree, int], Tree] | None = None  # server slot, round -> what every client of the round is told
-
-    # client, one by one
-    prepare: Callable[[ClientData, Tree, Tree, Mapping[str, float], torch.Generator], tuple[ClientData, Tree]] | None = (
-        None  # data, shared, memory, knobs, stream -> data, memory
+    send: Callable[[Tree, int], Tree] | None = (
+        None  # server slot, round -> what every client of the round is told
     )
 
+    # client, one by one
+    prepare: (
+        Callable[[ClientData, Tree, Tree, Mapping[str, float], torch.Generator], tuple[ClientData, Tree]]
+        | None
+    ) = None  # data, shared, memory, knobs, stream -> data, memory
+
     # client, stacked: no Python branch on a tensor, no .item(), nothing in place, nothing drawn
-    start: Callable[[Params, Tree, Tree, Stats], Tree] | None = None  # params, shared, memory, stats -> step slot
-    loss: Callable[[Outputs, Batch, Tree], Tensor] | None = None  # outputs, batch, slot -> [B]; at most one part
-    weight: Callable[[Outputs, Batch, Tree], Tensor] | None = None  # -> [B] factor on each sample's loss; all multiply
-    gradient: Callable[[Tree, Step], tuple[Gradient, Tree]] | None = None  # where gradients come from; at most one part
+    start: Callable[[Params, Tree, Tree, Stats], Tree] | None = (
+        None  # params, shared, memory, stats -> step slot
+    )
+    loss: Callable[[Outputs, Batch, Tree], Tensor] | None = (
+        None  # outputs, batch, slot -> [B]; at most one part
+    )
+    weight: Callable[[Outputs, Batch, Tree], Tensor] | None = (
+        None  # -> [B] factor on each sample's loss; all multiply
+    )
+    gradient: Callable[[Tree, Step], tuple[Gradient, Tree]] | None = (
+        None  # where gradients come from; at most one part
+    )
     adjust: Callable[[Params, Tree, Step], tuple[Params, Tree]] | None = None  # a chain in listed order
-    finish: Callable[[Params, Tree, Tree, Stats], tuple[Tree, Tree]] | None = None  # delta, slot, memory, stats -> upload, memory
+    finish: Callable[[Params, Tree, Tree, Stats], tuple[Tree, Tree]] | None = (
+        None  # delta, slot, memory, stats -> upload, memory
+    )
 
     # server, after a round
-    weigh: Callable[[Tensor, Tree, Replies], Tensor] | None = None  # weights [K], slot, replies -> weights; at most one part
-    update: Callable[[Params, Tree, Exchange], tuple[Params, Tree]] | None = None  # delta, slot, exchange; a chain
+    weigh: Callable[[Tensor, Tree, Replies], Tensor] | None = (
+        None  # weights [K], slot, replies -> weights; at most one part
+    )
+    update: Callable[[Params, Tree, Exchange], tuple[Params, Tree]] | None = (
+        None  # delta, slot, exchange; a chain
+    )
 
     def hooks(self) -> list[str]:
         """Names of the hooks this part fills."""

@@ -93,7 +93,9 @@ class Entry(Generic[Product]):
         owner = owner or self.name
         for key in given:
             if key not in self.parameters:
-                raise ConfigError(f"{owner}: no argument {key!r}; {legal_words(key, self.parameters) if self.parameters else 'it takes none'}")
+                raise ConfigError(
+                    f"{owner}: no argument {key!r}; {legal_words(key, self.parameters) if self.parameters else 'it takes none'}"
+                )
         for name, parameter in self.parameters.items():
             if name not in given and parameter.default is inspect.Parameter.empty:
                 raise ConfigError(f"{owner}: {name} is missing; legal: {parameter.legal}")
@@ -115,7 +117,9 @@ class Registry(Generic[Product]):
         def decorate(factory: Factory) -> Factory:
             known = self._entries.get(name)
             if known is not None and known.factory.__module__ != factory.__module__:
-                raise ConfigError(f"{self.kind} {name!r} is registered already, by {known.factory.__module__}")
+                raise ConfigError(
+                    f"{self.kind} {name!r} is registered already, by {known.factory.__module__}"
+                )
             self._entries[name] = Entry(name, factory, paper, facts)
             return factory
 
@@ -176,7 +180,9 @@ def _fit(value: Any, wanted: Any) -> Any:
     if origin is Literal:
         return value if value in get_args(wanted) else _MISFIT
     if origin in (Union, types.UnionType):
-        return next((v for v in (_fit(value, option) for option in get_args(wanted)) if v is not _MISFIT), _MISFIT)
+        return next(
+            (v for v in (_fit(value, option) for option in get_args(wanted)) if v is not _MISFIT), _MISFIT
+        )
     if origin in (tuple, list):
         return _fit_sequence(value, wanted)
     if wanted is float:
@@ -212,4 +218,10 @@ def _type_name(wanted: Any) -> str:
         return " or ".join(_type_name(option) for option in get_args(wanted))
     if origin in (tuple, list):
         return f"list of {_type_name(get_args(wanted)[0])}"
-    return {float: "a number", int: "a whole number", str: "a word", bool: "true or false", type(None): "none"}.get(wanted, str(wanted))
+    return {
+        float: "a number",
+        int: "a whole number",
+        str: "a word",
+        bool: "true or false",
+        type(None): "none",
+    }.get(wanted, str(wanted))

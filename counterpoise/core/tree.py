@@ -109,7 +109,9 @@ def flatten(tree: Tree) -> dict[str, Tensor]:
     flat: dict[str, Tensor] = {}
     for key, value in tree.items():
         if SEPARATOR in key or not key:
-            raise ConfigError(f"the name {key!r} cannot be stored: names are not empty and have no {SEPARATOR!r}")
+            raise ConfigError(
+                f"the name {key!r} cannot be stored: names are not empty and have no {SEPARATOR!r}"
+            )
         if isinstance(value, dict):
             flat.update({f"{key}{SEPARATOR}{path}": leaf for path, leaf in flatten(value).items()})
         else:

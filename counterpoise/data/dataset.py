@@ -73,7 +73,9 @@ class Dataset:
         return replace(self, train=self.train.take(rows), clients=clients)
 
 
-Loader = Callable[[Path | None], Dataset]  # a data root, or None where the data ships with a dependency -> the data set
+Loader = Callable[
+    [Path | None], Dataset
+]  # a data root, or None where the data ships with a dependency -> the data set
 
 
 def _load() -> None:

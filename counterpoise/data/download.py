@@ -25,7 +25,7 @@ Progress = Callable[[str, int, int], None]  # file, bytes so far, bytes in all
 
 CHUNK = 1 << 18
 SECONDS_OF_SILENCE = 30
-ROUNDS = 2  # how often the list of mirrors is gone through: a cut connection is resumed the second time
+ATTEMPTS = 2  # at each mirror: the second resumes a cut line, or starts anew after a wrong content
 
 
 def download(name: str, root: Path | str | None = None, progress: Progress | None = None) -> list[Path]:
@@ -37,7 +37,10 @@ def download(name: str, root: Path | str | None = None, progress: Progress | Non
     if name not in MIRRORS:
         raise ConfigError(f"no download for data set {name!r}; {legal_words(name, MIRRORS)}")
     folder = data_root(root) / name
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"{folder}: cannot be made: {error.strerror}") from error
     paths = [fetch(source, folder, progress or _silent) for source in MIRRORS[name]]
     for source, path in zip(MIRRORS[name], paths, strict=True):
         if source.unpack:
@@ -52,7 +55,7 @@ def fetch(source: Source, folder: Path, progress: Progress) -> Path:
         return target
     part = target.with_name(target.name + ".part")
     complaints: dict[str, str] = {}
-    for url in source.urls * ROUNDS:
+    for url in (url for url in source.urls for _ in range(ATTEMPTS)):
         try:
             _resume(url, source, part, progress)
         except (OSError, http.client.HTTPException) as error:
@@ -73,15 +76,14 @@ def _resume(url: str, source: Source, part: Path, progress: Progress) -> None:
     have = part.stat().st_size if part.exists() else 0
     if have == source.size:
         return
-    if have > source.size:
-        have = 0
     request = urllib.request.Request(url, headers={"User-Agent": f"counterpoise/{__version__}"})
-    if have:
+    if 0 < have < source.size:
         request.add_header("Range", f"bytes={have}-")
     with urllib.request.urlopen(request, timeout=SECONDS_OF_SILENCE) as response:
-        continues = response.status == 206 and response.headers.get("Content-Range", "").startswith(
-            f"bytes {have}-"
-        )
+        continues = response.headers.get("Content-Range", "").startswith(f"bytes {have}-")
+        offered = None if response.length is None else response.length + (have if continues else 0)
+        if offered not in (None, source.size):  # an error page, say: it must not spoil the part file
+            raise OSError(f"offers {offered:,} bytes, not {source.size:,}")
         with part.open("ab" if continues else "wb") as file:
             _copy(response, file, source, progress)
 
@@ -92,13 +94,13 @@ def _copy(response: IO[bytes], file: IO[bytes], source: Source, progress: Progre
     while chunk := response.read(CHUNK):
         done += len(chunk)
         if done > source.size:
-            break
+            raise OSError(f"sends more than the {source.size:,} bytes of the file")
         file.write(chunk)
         progress(source.file, done, source.size)
     file.flush()
     os.fsync(file.fileno())
-    if done != source.size:
-        raise OSError(f"sent {done:,} bytes{' or more' if done > source.size else ''} of {source.size:,}")
+    if done < source.size:
+        raise OSError(f"got {done:,} of {source.size:,} bytes")
 
 
 def _is_intact(path: Path, source: Source) -> bool:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Source(NamedTuple):
-    """One file to fetch; its address is a mirror's followed by nothing, so mirrors may rename it."""
+    """One file to fetch, with full addresses: a mirror may have it under another name."""
 
     file: str  # its name in the set's folder
     size: int  # bytes

@@ -35,6 +35,7 @@ class EngineSettings:
     device: str = "auto"
     processes: int = 0  # worker processes of the loop engine
     chunk: int = 0  # clients that the stacked engine trains at once
+    threads: int = 1  # threads of this process; more pay only for large models on an idle machine
     compile: bool = False  # compile the stacked step; repays on a GPU in long runs
     reason: str = ""  # why these values, once they are chosen
 
@@ -46,7 +47,9 @@ def choose_device(wanted: str) -> str:
     try:
         torch.zeros(0, device=wanted)
     except (RuntimeError, AssertionError):
-        raise ConfigError(f"engine.device = {wanted!r} cannot be used here; legal: auto, cpu, cuda where a GPU is present") from None
+        raise ConfigError(
+            f"engine.device = {wanted!r} cannot be used here; legal: auto, cpu, cuda where a GPU is present"
+        ) from None
     return wanted
 
 
@@ -54,9 +57,13 @@ def settle(settings: EngineSettings, work: Workplace, cohort: int) -> EngineSett
     """The settings with every open choice made and the reason given."""
     device = work.federation.train.x.device
     name, reason = (settings.name, "asked for") if settings.name != "auto" else _choose_name(work, device)
-    processes = settings.processes or (min(available_cores(), cohort) if name == "loop" and device.type == "cpu" and can_fork() else 1)
+    processes = settings.processes or (
+        min(available_cores(), cohort) if name == "loop" and device.type == "cpu" and can_fork() else 1
+    )
     if processes > 1 and (device.type != "cpu" or not can_fork()):
-        raise ConfigError(f"engine.processes = {processes} needs a CPU and a system that can fork; legal here: 1")
+        raise ConfigError(
+            f"engine.processes = {processes} needs a CPU and a system that can fork; legal here: 1"
+        )
     chunk = settings.chunk or min(_fitting_clients(work, device), cohort)
     return replace(settings, name=name, device=str(device), processes=processes, chunk=chunk, reason=reason)
 
@@ -86,17 +93,25 @@ def _stacking_obstacle(work: Workplace) -> str | None:
     two = partial(tmap, lambda leaf: torch.stack([leaf, leaf]))
     rows = torch.zeros(2, 2, dtype=torch.int64, device=work.federation.train.x.device)
     inputs, labels = work.federation.scaling(work.federation.train.x[rows]), work.federation.train.y[rows]
-    progress = Progress(two(work.model.params()), two(work.model.buffers()), {}, torch.zeros_like(inputs.flatten(1)[:, 0]))
+    progress = Progress(
+        two(work.model.params()), two(work.model.buffers()), {}, torch.zeros_like(inputs.flatten(1)[:, 0])
+    )
     stats = Stats(labels, progress.loss, progress.loss, progress.loss, {})
     try:
-        vmap(partial(step, Method(), work.model))(progress, Batch(inputs, labels, torch.ones_like(labels)), stats)
+        vmap(partial(step, Method(), work.model))(
+            progress, Batch(inputs, labels, torch.ones_like(labels)), stats
+        )
     except (RuntimeError, ValueError) as error:
         return str(error).splitlines()[0]
     return None
 
 
 def _fitting_clients(work: Workplace, device: torch.device) -> int:
-    budget = CPU_BYTES if device.type == "cpu" else int(GPU_SHARE * torch.cuda.get_device_properties(device).total_memory)
+    budget = (
+        CPU_BYTES
+        if device.type == "cpu"
+        else int(GPU_SHARE * torch.cuda.get_device_properties(device).total_memory)
+    )
     model = sum(leaf.numel() for leaf in leaves(work.model.params()))
     batch = work.local.batch_size * math.prod(work.federation.input_shape)
     return max(1, budget // (4 * (COPIES * model + ACTIVATIONS * batch)))

@@ -30,23 +30,38 @@ class EmbeddedEngine:
         result = self.trainer(tasks, memories, broadcast)
         # A memory that is not finite must never be committed: its loss marks the reply as bad.
         sound = finite_rows(result.memory, len(tasks)).to(result.loss.device)
-        self._pending = {task.client: tmap(torch.clone, take(result.memory, k)) for k, task in enumerate(tasks)} if result.memory else {}
+        self._pending = (
+            {task.client: tmap(torch.clone, take(result.memory, k)) for k, task in enumerate(tasks)}
+            if result.memory
+            else {}
+        )
         client = torch.tensor([task.client for task in tasks])
         loss = torch.where(sound, result.loss, torch.nan)
-        return Replies(client, self.work.federation.samples()[client], result.delta, result.buffers, result.upload, loss)
+        return Replies(
+            client, self.work.federation.samples()[client], result.delta, result.buffers, result.upload, loss
+        )
 
     def commit(self, round: int, clients: Sequence[int]) -> None:
         self.memory.update({client: self._pending[client] for client in clients if client in self._pending})
         self._pending = {}
 
-    def measure(self, clients: Sequence[int], models: Params, buffers: Params, measurement: Measurement) -> Tree:
+    def measure(
+        self, clients: Sequence[int], models: Params, buffers: Params, measurement: Measurement
+    ) -> Tree:
         federation, model = self.work.federation, self.work.model
         count = len(next(iter(models.values())))
         return stack(
             [
                 stack(
                     [
-                        measure(model, take(models, k), take(buffers, k), federation.train.take(federation.held_out[client]), federation.scaling, measurement)
+                        measure(
+                            model,
+                            take(models, k),
+                            take(buffers, k),
+                            federation.train.take(federation.held_out[client]),
+                            federation.scaling,
+                            measurement,
+                        )
                         for k in range(count)
                     ]
                 )
@@ -54,10 +69,16 @@ class EmbeddedEngine:
             ]
         )
 
+    def close(self) -> None:
+        """End what the trainer started."""
+        self.trainer.close()
+
     def survey(self, clients: Sequence[int]) -> dict[str, Tree]:
         federation = self.work.federation
         return {
-            part.name: stack([part.survey(federation.client(client), len(federation.classes)) for client in clients])
+            part.name: stack(
+                [part.survey(federation.client(client), len(federation.classes)) for client in clients]
+            )
             for part in self.work.method.parts
             if part.survey is not None
         }

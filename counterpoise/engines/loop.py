@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
-
-import torch
 
 from counterpoise.client import Broadcast, Result, begin, end, step
 from counterpoise.core.part import Task
 from counterpoise.core.tree import stack
+from counterpoise.engines.threads import threads
 from counterpoise.engines.workplace import Memory, Opened, Workplace, batch_of, open_task
 
 
@@ -21,8 +19,16 @@ class LoopTrainer:
     work: Workplace
 
     def __call__(self, tasks: Sequence[Task], memories: Sequence[Memory], broadcast: Broadcast) -> Result:
-        with one_thread():
-            return stack_results([train_task(self.work, task, memory, broadcast) for task, memory in zip(tasks, memories, strict=True)])
+        with threads(1):
+            return stack_results(
+                [
+                    train_task(self.work, task, memory, broadcast)
+                    for task, memory in zip(tasks, memories, strict=True)
+                ]
+            )
+
+    def close(self) -> None:
+        pass
 
 
 def train_task(work: Workplace, task: Task, memory: Memory, broadcast: Broadcast) -> Result:
@@ -32,7 +38,9 @@ def train_task(work: Workplace, task: Task, memory: Memory, broadcast: Broadcast
 
 def train_opened(work: Workplace, opened: Opened, broadcast: Broadcast) -> Result:
     method, model = work.method, work.model
-    progress = begin(method, broadcast.params, broadcast.buffers, broadcast.shared, opened.memory, opened.stats)
+    progress = begin(
+        method, broadcast.params, broadcast.buffers, broadcast.shared, opened.memory, opened.stats
+    )
     for index in range(opened.plan.steps):
         progress = step(method, model, progress, batch_of(work, opened, index), opened.stats)
     return end(method, broadcast.params, progress, opened.memory, opened.stats)
@@ -42,14 +50,3 @@ def stack_results(results: Sequence[Result]) -> Result:
     """One result with a leading axis over tasks."""
     stacked = stack([result._asdict() for result in results])
     return Result(**stacked)
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Run on one thread of this process: sums over several threads would round differently."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -39,12 +39,20 @@ class ProcessTrainer:
             self._workers.append(_hire(work, [worker.line for worker in self._workers]))
 
     def __call__(self, tasks: Sequence[Task], memories: Sequence[Memory], broadcast: Broadcast) -> Result:
-        announcement = _pack({"round": broadcast.round, "lr": broadcast.lr}, {"params": broadcast.params, "buffers": broadcast.buffers, "shared": broadcast.shared})
-        jobs = [_pack({"client": task.client, "knobs": dict(task.knobs)}, {"memory": memory}) for task, memory in zip(tasks, memories, strict=True)]
+        announcement = _pack(
+            {"round": broadcast.round, "lr": broadcast.lr},
+            {"params": broadcast.params, "buffers": broadcast.buffers, "shared": broadcast.shared},
+        )
+        jobs = [
+            _pack({"client": task.client, "knobs": dict(task.knobs)}, {"memory": memory})
+            for task, memory in zip(tasks, memories, strict=True)
+        ]
         try:
             return self._share_out(announcement, jobs)
         except (EOFError, BrokenPipeError, ConnectionResetError):
-            raise RunError("a worker process ended while it trained a client (out of memory?); engine.processes = 1 needs the least") from None
+            raise RunError(
+                "a worker process ended while it trained a client (out of memory?); engine.processes = 1 needs the least"
+            ) from None
 
     def _share_out(self, announcement: bytes, jobs: list[bytes]) -> Result:
         waiting = list(range(len(jobs)))[::-1]
@@ -55,8 +63,7 @@ class ProcessTrainer:
             doing[line] = waiting.pop()
             line.send_bytes(jobs[doing[line]])
         while doing:
-            for line in wait(list(doing)):
-                assert isinstance(line, Connection)
+            for line in [line for line in wait(list(doing)) if isinstance(line, Connection)]:
                 results[doing.pop(line)] = _read_result(line.recv_bytes())
                 if waiting:
                     doing[line] = waiting.pop()
@@ -99,10 +106,14 @@ def _serve(work: Workplace, line: Connection, inherited: Sequence[Connection]) -
     try:
         while True:
             header, tree = _unpack(line.recv_bytes())
-            broadcast = Broadcast(header["round"], header["lr"], tree["params"], tree.get("buffers", {}), tree.get("shared", {}))
+            broadcast = Broadcast(
+                header["round"], header["lr"], tree["params"], tree.get("buffers", {}), tree.get("shared", {})
+            )
             while job := line.recv_bytes():
                 header, tree = _unpack(job)
-                result = train_task(work, Task(header["client"], header["knobs"]), tree.get("memory", {}), broadcast)
+                result = train_task(
+                    work, Task(header["client"], header["knobs"]), tree.get("memory", {}), broadcast
+                )
                 line.send_bytes(_pack({}, result._asdict()))
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return
@@ -120,4 +131,6 @@ def _unpack(message: bytes) -> tuple[dict[str, Any], Tree]:
 
 def _read_result(message: bytes) -> Result:
     _, tree = _unpack(message)
-    return Result(tree["delta"], tree.get("buffers", {}), tree.get("upload", {}), tree.get("memory", {}), tree["loss"])
+    return Result(
+        tree["delta"], tree.get("buffers", {}), tree.get("upload", {}), tree.get("memory", {}), tree["loss"]
+    )

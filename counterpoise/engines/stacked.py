@@ -25,12 +25,20 @@ class StackedTrainer:
         self._step = torch.compile(stacked_step) if compile else stacked_step
 
     def __call__(self, tasks: Sequence[Task], memories: Sequence[Memory], broadcast: Broadcast) -> Result:
-        opened = [open_task(self.work, task, memory, broadcast) for task, memory in zip(tasks, memories, strict=True)]
+        opened = [
+            open_task(self.work, task, memory, broadcast)
+            for task, memory in zip(tasks, memories, strict=True)
+        ]
         # Longest first: clients of like length share a chunk, and those still active are always a prefix.
         order = sorted(range(len(opened)), key=lambda k: -opened[k].plan.steps)
         chunks = [order[first : first + self.chunk] for first in range(0, len(order), self.chunk)]
-        trained = concatenate([self._train_chunk([opened[k] for k in chunk], broadcast)._asdict() for chunk in chunks])
+        trained = concatenate(
+            [self._train_chunk([opened[k] for k in chunk], broadcast)._asdict() for chunk in chunks]
+        )
         return Result(**take(trained, torch.tensor(order).argsort()))
+
+    def close(self) -> None:
+        pass
 
     def _train_chunk(self, opened: Sequence[Opened], broadcast: Broadcast) -> Result:
         """Train clients sorted by falling number of steps; each leaves the stack after its last step."""
@@ -38,7 +46,9 @@ class StackedTrainer:
         memory = stack([task.memory for task in opened])
         stats = Stats(**stack([task.stats._asdict() for task in opened]))
         visits = stack_plans(opened)
-        progress: Progress = vmap(partial(begin, method, received, broadcast.buffers, broadcast.shared))(memory, stats)
+        progress: Progress = vmap(partial(begin, method, received, broadcast.buffers, broadcast.shared))(
+            memory, stats
+        )
         finished: list[Tree] = []
         for index, active in enumerate(active_counts([task.plan.steps for task in opened])):
             if active < len(progress.loss):

@@ -32,7 +32,9 @@ class Ask(Protocol):
     def commit(self, round: int, clients: Sequence[int]) -> None:
         """The server used these clients' replies of this round: their new memory holds; the others' is forgotten."""
 
-    def measure(self, clients: Sequence[int], models: Params, buffers: Params, measurement: Measurement) -> Tree:
+    def measure(
+        self, clients: Sequence[int], models: Params, buffers: Params, measurement: Measurement
+    ) -> Tree:
         """Sums [W, K, ...] of a measurement of K stacked models on the held-out samples of W clients."""
 
     def survey(self, clients: Sequence[int]) -> dict[str, Tree]:
@@ -43,6 +45,9 @@ class Trainer(Protocol):
     """One way to train a list of tasks; results are stacked in the order of the tasks."""
 
     def __call__(self, tasks: Sequence[Task], memories: Sequence[Memory], broadcast: Broadcast) -> Result: ...
+
+    def close(self) -> None:
+        """End what was started."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +65,9 @@ class Workplace:
         """Model inputs of training rows [...], augmented by draws [..., *]."""
         raw = self.federation.train.x[rows]
         if self.augment is not None:
-            flat = self.augment.apply(raw.flatten(0, rows.dim() - 1), tmap(lambda d: d.flatten(0, rows.dim() - 1), draws))
+            flat = self.augment.apply(
+                raw.flatten(0, rows.dim() - 1), tmap(lambda d: d.flatten(0, rows.dim() - 1), draws)
+            )
             raw = flat.view(raw.shape)
         return self.federation.scaling(raw)
 

@@ -34,7 +34,9 @@ def server_direction(alpha: Fraction = 0.1) -> Part:
         travelled = exchange.replies.upload["server_direction"]["travelled"].mean()
         return delta, {"direction": multiply(delta, -1 / travelled.clamp(min=1e-12))}
 
-    return Part("server_direction", init=init, send=send, start=start, adjust=adjust, finish=finish, update=update)
+    return Part(
+        "server_direction", init=init, send=send, start=start, adjust=adjust, finish=finish, update=update
+    )
 
 
 @method("fedcm", paper=PAPER, off={"alpha": 1.0})

@@ -36,7 +36,15 @@ def dynamic_regulariser(alpha: NonNegative = 0.1) -> Part:
         drift = add(slot["drift"], mix(shares, exchange.replies.delta))
         return add(delta, drift), {"drift": drift}
 
-    return Part("dynamic_regulariser", init=init, enroll=enroll, start=start, adjust=adjust, finish=finish, update=update)
+    return Part(
+        "dynamic_regulariser",
+        init=init,
+        enroll=enroll,
+        start=start,
+        adjust=adjust,
+        finish=finish,
+        update=update,
+    )
 
 
 @method("feddyn", paper=PAPER)

@@ -33,7 +33,10 @@ def normalised_averaging(mu: NonNegative = 0.0, effective: Literal["response", "
         return {"response": slot["response"], "steps": stats.steps}, memory
 
     def update(delta: Params, slot: Tree, exchange: Exchange) -> tuple[Params, Tree]:
-        sent = {key: value.double().cpu() for key, value in exchange.replies.upload["normalised_averaging"].items()}
+        sent = {
+            key: value.double().cpu()
+            for key, value in exchange.replies.upload["normalised_averaging"].items()
+        }
         shares = exchange.weights / exchange.weights.sum()
         tau = (shares * sent[effective]).sum()
         # Added to the mean, so that what earlier rules of the chain did to it stays.
@@ -44,6 +47,10 @@ def normalised_averaging(mu: NonNegative = 0.0, effective: Literal["response", "
 
 
 @method("fednova", paper=PAPER)
-def fednova(mu: NonNegative = 0.0, effective: Literal["response", "steps"] = "response", weighting: Weighting = "samples") -> Method:
+def fednova(
+    mu: NonNegative = 0.0,
+    effective: Literal["response", "steps"] = "response",
+    weighting: Weighting = "samples",
+) -> Method:
     """Each update divided by what its client's steps amount to, so that clients with more steps do not pull harder."""
     return Method((*([prox(mu)] if mu else []), normalised_averaging(mu, effective)), weighting)

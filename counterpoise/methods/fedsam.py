@@ -18,6 +18,8 @@ def fedsam(rho: NonNegative = 0.1, weighting: Weighting = "samples") -> Method:
 
 
 @method("mofedsam", paper=PAPER, off={"rho": 0.0, "alpha": 1.0})
-def mofedsam(rho: NonNegative = 0.1, alpha: Fraction = 0.1, server: Positive = 1.0, weighting: Weighting = "uniform") -> Method:
+def mofedsam(
+    rho: NonNegative = 0.1, alpha: Fraction = 0.1, server: Positive = 1.0, weighting: Weighting = "uniform"
+) -> Method:
     """FedCM's rule on the SAM gradient: ``y <- y - lr (alpha g_sam + (1 - alpha) m)``."""
     return Method((sam(rho), server_direction(alpha), *server_lr(server)), weighting)

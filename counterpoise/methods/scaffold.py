@@ -45,7 +45,16 @@ def control_variates() -> Part:
         change = mix(shares, exchange.replies.upload["control_variates"]["change"])
         return delta, {"control": add(slot["control"], change)}
 
-    return Part("control_variates", init=init, enroll=enroll, send=send, start=start, adjust=adjust, finish=finish, update=update)
+    return Part(
+        "control_variates",
+        init=init,
+        enroll=enroll,
+        send=send,
+        start=start,
+        adjust=adjust,
+        finish=finish,
+        update=update,
+    )
 
 
 @method("scaffold", paper=PAPER)

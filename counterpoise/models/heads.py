@@ -16,7 +16,7 @@ class CosineHead(nn.Linear):
     def __init__(self, in_features: int, out_features: int) -> None:
         super().__init__(in_features, out_features, bias=False)
 
-    def forward(self, input: Tensor) -> Tensor:  # noqa: A002  (the name nn.Linear gives it)
+    def forward(self, input: Tensor) -> Tensor:
         return linear(normalize(input, dim=1), normalize(self.weight, dim=1))
 
 

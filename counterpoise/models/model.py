@@ -8,7 +8,9 @@ from torch import nn
 
 from counterpoise.core.registry import Registry
 
-Builder = Callable[[tuple[int, ...], int], nn.Module]  # input shape, classes -> a module, parameters not yet drawn
+Builder = Callable[
+    [tuple[int, ...], int], nn.Module
+]  # input shape, classes -> a module, parameters not yet drawn
 
 
 def _load() -> None:

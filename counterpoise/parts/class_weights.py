@@ -18,13 +18,20 @@ from counterpoise.parts.counts import Counts, from_counts
 @part("weighted_ce")
 def weighted_ce(counts: Counts = "local") -> Part:
     """``w_y * loss``, ``w_c`` proportional to ``1 / n_c``, summing to C over the present classes, 0 for absent ones."""
-    return from_counts("weighted_ce", lambda n: {"weights": inverse_weights(n)}, counts, weight=weight_by_class)
+    return from_counts(
+        "weighted_ce", lambda n: {"weights": inverse_weights(n)}, counts, weight=weight_by_class
+    )
 
 
 @part("class_balanced", paper="Cui et al. 2019, arXiv:1901.05555", off={"beta": 0.0})
 def class_balanced(beta: Fraction = 0.9999, counts: Counts = "local") -> Part:
     """``w_y * loss``, ``w_c`` proportional to ``(1 - beta) / (1 - beta^n_c)``, summing to C over the present classes."""
-    return from_counts("class_balanced", lambda n: {"weights": inverse_weights(effective_number(n, beta))}, counts, weight=weight_by_class)
+    return from_counts(
+        "class_balanced",
+        lambda n: {"weights": inverse_weights(effective_number(n, beta))},
+        counts,
+        weight=weight_by_class,
+    )
 
 
 @part("deferred_reweighting", paper="Cao et al. 2019, arXiv:1906.07413", off={"start": 1.0})
@@ -48,7 +55,8 @@ def deferred_reweighting(start: Fraction = 0.8, beta: Fraction = 0.9999, counts:
 
 
 def weight_by_class(outputs: Outputs, batch: Batch, slot: Tree) -> Tensor:
-    return slot["weights"][batch.y]
+    weights: Tensor = slot["weights"]
+    return weights[batch.y]
 
 
 def inverse_weights(sizes: Tensor) -> Tensor:

@@ -41,7 +41,11 @@ def focal(gamma: NonNegative = 2.0) -> Part:
     return Part("focal", loss=loss)
 
 
-@part("balanced_softmax", paper="Ren et al. 2020, arXiv:2007.10740; PriorCE of Hong et al. 2021, arXiv:2012.00321", off={"tau": 0.0})
+@part(
+    "balanced_softmax",
+    paper="Ren et al. 2020, arXiv:2007.10740; PriorCE of Hong et al. 2021, arXiv:2012.00321",
+    off={"tau": 0.0},
+)
 def balanced_softmax(tau: NonNegative = 1.0, counts: Counts = "local") -> Part:
     """``CE(z + tau log n)``: logits carry the log of the class prior while training; counts are floored at 1."""
 
@@ -70,9 +74,13 @@ def ldam(max_margin: NonNegative = 0.5, scale: Positive = 30.0, counts: Counts =
 
     def loss(outputs: Outputs, batch: Batch, slot: Tree) -> Tensor:
         own_class = batch.y.unsqueeze(-1) == torch.arange(outputs.logits.shape[-1], device=batch.y.device)
-        return F.cross_entropy(scale * (outputs.logits - own_class * slot["margin"]), batch.y, reduction="none")
+        return F.cross_entropy(
+            scale * (outputs.logits - own_class * slot["margin"]), batch.y, reduction="none"
+        )
 
-    return from_counts("ldam", constants, counts, loss=loss, adapt=lambda module: replace_head(module, CosineHead))
+    return from_counts(
+        "ldam", constants, counts, loss=loss, adapt=lambda module: replace_head(module, CosineHead)
+    )
 
 
 @part("fedlc", paper="Zhang et al. 2022, arXiv:2209.00189", off={"tau": 0.0})

@@ -15,7 +15,9 @@ from counterpoise.core.tree import Tree
 def balanced_sampler() -> Part:
     """Draw with replacement, each class of the client equally often: a sample's chance is ``1 / n_{k,y}``."""
 
-    def prepare(data: ClientData, shared: Tree, memory: Tree, knobs: Mapping[str, float], stream: torch.Generator) -> tuple[ClientData, Tree]:
+    def prepare(
+        data: ClientData, shared: Tree, memory: Tree, knobs: Mapping[str, float], stream: torch.Generator
+    ) -> tuple[ClientData, Tree]:
         return data._replace(chances=1.0 / torch.bincount(data.labels.cpu())[data.labels.cpu()]), memory
 
     return Part("balanced_sampler", prepare=prepare)

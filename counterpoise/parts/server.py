@@ -37,7 +37,13 @@ def server_momentum(beta: ProperFraction = 0.9) -> Part:
 
 
 @part("server_adaptive", paper="Reddi et al. 2021, arXiv:2003.00295, Algorithm 2")
-def server_adaptive(rule: Literal["adam", "yogi"] = "adam", lr: Positive = 0.1, beta1: ProperFraction = 0.9, beta2: ProperFraction = 0.99, tau: Positive = 1e-3) -> Part:
+def server_adaptive(
+    rule: Literal["adam", "yogi"] = "adam",
+    lr: Positive = 0.1,
+    beta1: ProperFraction = 0.9,
+    beta2: ProperFraction = 0.99,
+    tau: Positive = 1e-3,
+) -> Part:
     """``x <- x + lr m / (sqrt v + tau)`` with ``m <- beta1 m + (1 - beta1) delta`` and v from tau^2 by the rule.
 
     adam: ``v <- beta2 v + (1 - beta2) delta^2``; yogi: ``v <- v - (1 - beta2) delta^2 sign(v - delta^2)``.

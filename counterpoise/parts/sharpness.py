@@ -10,7 +10,11 @@ from counterpoise.core.tree import Tree, add, norm
 TINY = 1e-7
 
 
-@part("sam", paper="Foret et al. 2021, arXiv:2010.01412; in clients: Qu et al. 2022, arXiv:2206.02618", off={"rho": 0.0})
+@part(
+    "sam",
+    paper="Foret et al. 2021, arXiv:2010.01412; in clients: Qu et al. 2022, arXiv:2206.02618",
+    off={"rho": 0.0},
+)
 def sam(rho: NonNegative = 0.1) -> Part:
     """``g <- grad f(y + rho g / ||g||)``, the norm over all parameters together; two passes a step."""
 

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Counts = NDArray[np.int64]
+from counterpoise.data.skew import Counts
 
 COLOURS = "viridis_r"  # even steps in grey and for the colour-blind; it has no white, which is left for zero
 BAR = "#5f6b7a"

@@ -15,20 +15,22 @@ from counterpoise.errors import ConfigError
 def minority(factor: Factor = 10.0) -> Imbalance:
     """``n_min = floor(n_max / factor)``, at least 1, by leaving out samples of the rarest class alone.
 
-    Of equally rare classes it is the one with the lowest id.
+    Of equally rare classes it is the one with the lowest id; a single class stays whole.
     """
 
     def rows(labels: Labels, rng: np.random.Generator) -> Rows:
         sizes = class_sizes(labels)
-        rarest = int(np.where(sizes > 0, sizes, sizes.max()).argmin())
-        wanted = int(reduced(sizes.max(), imbalance_ratio(factor)))
-        if wanted > sizes[rarest]:
-            natural = sizes.max() / sizes[rarest]
+        present = np.flatnonzero(sizes)
+        if len(present) < 2:
+            return np.arange(len(labels.y))
+        rarest = present[sizes[present].argmin()]
+        ratio, natural = imbalance_ratio(factor), sizes.max() / sizes[rarest]
+        if reduced(sizes.max(), ratio) > sizes[rarest]:
             raise ConfigError(
                 f"imbalance minority: factor = {factor:g} is less than the data's own {natural:.4g}; "
                 f"legal: at least {natural:.4g}, or imbalance natural"
             )
-        sizes[rarest] = wanted
+        sizes[rarest] = reduced(sizes.max(), ratio)
         return keep(labels, sizes, rng)
 
     return rows

@@ -45,15 +45,19 @@ def split_rows(source: Path | str, y: Rows, test_share: float, seed: int) -> Tra
 
 def split_note(split: TrainTest, test_share: float, seed: int) -> str:
     rows = len(split.train) + len(split.test)
-    return f"{len(split.test):,} of {rows:,} samples are for the test: {test_share:g} of each class, seed {seed}"
+    return (
+        f"{len(split.test):,} of {rows:,} samples are for the test: {test_share:g} of each class, seed {seed}"
+    )
 
 
 def check_coverage(source: Path | str, classes: Sequence[str], train: Rows, test: Rows) -> tuple[str, ...]:
     """Refuse a class that cannot be learnt; note those that the test set cannot judge."""
     trained, tested = (np.bincount(y, minlength=len(classes)) > 0 for y in (train, test))
-    for place in np.flatnonzero(~trained):
-        raise fault(source, f"class {classes[place]!r} has {'test samples only' if tested[place] else 'no samples'}")
-    untested = ", ".join(classes[place] for place in np.flatnonzero(~tested))
+    for place in np.flatnonzero(~trained).tolist():
+        raise fault(
+            source, f"class {classes[place]!r} has {'test samples only' if tested[place] else 'no samples'}"
+        )
+    untested = ", ".join(classes[place] for place in np.flatnonzero(~tested).tolist())
     return (f"no test sample of class: {untested}",) if untested else ()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ class Table(NamedTuple):
     """Columns of stripped text; `rows` gives the place of each record in the file, for errors."""
 
     path: Path
-    columns: dict[str, Sequence[str]]
+    columns: Mapping[str, Sequence[str]]
     rows: Sequence[int]
     words: frozenset[str] = frozenset()  # columns whose type says words, even where they look like numbers
     notes: tuple[str, ...] = ()
@@ -50,37 +50,35 @@ def parse_number(cell: str) -> float | None:
 
 def numbers_of(table: Table, name: str) -> Numbers:
     """A column as numbers, NaN where a cell is missing; anything else is refused with its row."""
-    return np.array([_number(table, name, place) for place in range(len(table.rows))], dtype=np.float64)
-
-
-def _number(table: Table, name: str, place: int) -> float:
-    cell = table.columns[name][place]
-    if is_missing(cell):
-        return math.nan
-    value = parse_number(cell)
-    if value is None:
-        reason = f"{name!r} holds {brief(cell)} where numbers are due; legal: a number, an empty cell, or the column among `categorical`"
-        raise fault(table.path, reason, table.rows[place])
-    if not abs(value) <= MAX_NUMBER:
-        raise fault(table.path, f"{name!r} holds {brief(cell)}; legal: at most {MAX_NUMBER:.4g} in size", table.rows[place])
-    return value
+    cells = table.columns[name]
+    spelled = {cell: math.nan if is_missing(cell) else parse_number(cell) for cell in set(cells)}
+    values = {cell: value for cell, value in spelled.items() if value is not None and not abs(value) > MAX_NUMBER}
+    for row, cell in zip(table.rows, cells, strict=True):
+        if cell not in values:
+            reason = f"{name!r} holds {brief(cell)}; legal: a number of at most {MAX_NUMBER:.4g} in size, or nothing"
+            raise fault(table.path, reason, row)
+    return np.array([values[cell] for cell in cells], dtype=np.float64)
 
 
 def names_of(table: Table, name: str) -> Coded:
-    """A label or client column: every cell filled, names sorted, by value where all are numbers."""
-    cells = table.columns[name]
-    for row, cell in zip(table.rows, cells, strict=True):
+    """A label or client column: every cell filled, names in order."""
+    for row, cell in zip(table.rows, table.columns[name], strict=True):
         if is_missing(cell):
             raise fault(table.path, f"{name!r} is missing", row)
-        check_word(table, name, cell, row)
-    names = in_order(set(cells))
-    places = {word: place for place, word in enumerate(names)}
-    return Coded(names, np.array([places[cell] for cell in cells], dtype=np.int64))
+    check_words(table, name)
+    return coded(table.columns[name])
 
 
-def check_word(table: Table, name: str, cell: str, row: int) -> None:
-    if len(cell) > MAX_WORD:
-        raise fault(table.path, f"{name!r} holds {len(cell):,} characters; legal: at most {MAX_WORD}", row)
+def check_words(table: Table, name: str) -> None:
+    for row, cell in zip(table.rows, table.columns[name], strict=True):
+        if len(cell) > MAX_WORD:
+            raise fault(table.path, f"{name!r} holds {len(cell):,} characters; legal: at most {MAX_WORD}", row)
+
+
+def coded(words: Sequence[str]) -> Coded:
+    names = in_order(set(words))
+    places = {name: place for place, name in enumerate(names)}
+    return Coded(names, np.array([places[word] for word in words], dtype=np.int64))
 
 
 def in_order(words: set[str]) -> tuple[str, ...]:

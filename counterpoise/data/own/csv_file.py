@@ -105,7 +105,8 @@ def _header(path: Path, record: Record) -> list[str]:
 
 def _body(path: Path, records: Iterator[Record], width: int) -> tuple[list[int], list[list[str]]]:
     pool: dict[str, str] = {}  # equal cells share one string
-    rows, body = [], []
+    rows: list[int] = []
+    body: list[list[str]] = []
     for row, cells in records:
         if len(cells) != width:
             raise fault(path, f"has {len(cells):,} cells; legal: {width:,}, as the header", row)

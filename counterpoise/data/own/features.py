@@ -18,7 +18,11 @@ BYTES_A_FEATURE = 4
 
 
 def features_of(
-    table: Table, names: Iterable[str], split: TrainTest, numeric: Collection[str], categorical: Collection[str]
+    table: Table,
+    names: Iterable[str],
+    split: TrainTest,
+    numeric: Collection[str],
+    categorical: Collection[str],
 ) -> Encoded:
     """Inputs of the named columns: statistics and categories are those of the training rows.
 
@@ -36,7 +40,9 @@ def features_of(
             words[name] = _words(table, name, split.train)
             unseen += [name] if OTHER_WORD in words[name][split.test] else []
     if not numbers and not words:
-        raise fault(table.path, "no column to learn from: beside the label, all are constant over the training rows")
+        raise fault(
+            table.path, "no column to learn from: beside the label, all are constant over the training rows"
+        )
     _check_size(table, len(numbers), words)
     with np.errstate(over="ignore"):  # an overflow is found by its row below
         encoded = encode(numbers, words, split.train)
@@ -68,7 +74,9 @@ def _words(table: Table, name: str, train: Rows) -> Words:
     cells = [MISSING_WORD if is_missing(cell) else cell for cell in table.columns[name]]
     known = {cells[row] for row in train}
     if len(known) > MAX_CATEGORIES:
-        raise fault(table.path, f"column {name!r} holds {len(known):,} categories; legal: at most {MAX_CATEGORIES:,}")
+        raise fault(
+            table.path, f"column {name!r} holds {len(known):,} categories; legal: at most {MAX_CATEGORIES:,}"
+        )
     for cell, row in zip(cells, table.rows, strict=True):
         check_word(table, name, cell, row)
     return np.array([cell if cell in known else OTHER_WORD for cell in cells])
@@ -77,17 +85,26 @@ def _words(table: Table, name: str, train: Rows) -> Words:
 def _check_size(table: Table, numbers: int, words: dict[str, Words]) -> None:
     width = 2 * numbers + sum(len(set(values.tolist())) for values in words.values())
     if len(table.rows) * width * BYTES_A_FEATURE > MAX_BYTES:
-        raise fault(table.path, f"{len(table.rows):,} rows of up to {width:,} features; legal: at most {MAX_BYTES:,} bytes of them")
+        raise fault(
+            table.path,
+            f"{len(table.rows):,} rows of up to {width:,} features; legal: at most {MAX_BYTES:,} bytes of them",
+        )
 
 
 def _check_finite(table: Table, encoded: Encoded) -> None:
     bad = np.argwhere(~np.isfinite(encoded.x))
     if len(bad):
         place, column = bad[0]
-        raise fault(table.path, f"{encoded.names[column]!r} is too far from the other rows to standardise", table.rows[place])
+        raise fault(
+            table.path,
+            f"{encoded.names[column]!r} is too far from the other rows to standardise",
+            table.rows[place],
+        )
 
 
-def _notes(numbers: dict[str, Numbers], words: dict[str, Words], constant: list[str], unseen: list[str]) -> list[str]:
+def _notes(
+    numbers: dict[str, Numbers], words: dict[str, Words], constant: list[str], unseen: list[str]
+) -> list[str]:
     gappy = [name for name, values in words.items() if MISSING_WORD in values]
     said = {
         "numbers, standardised by the training rows": list(numbers),

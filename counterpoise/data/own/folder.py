@@ -13,21 +13,23 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from counterpoise.data.columns import TrainTest
 from counterpoise.data.dataset import Dataset
 from counterpoise.data.own.assemble import split_note, split_rows
-from counterpoise.data.own.cells import Coded, in_order
+from counterpoise.data.own.cells import coded
 from counterpoise.data.own.faults import blamed_on, check_share, fault, file_within
 from counterpoise.data.own.limits import MAX_BYTES, MAX_FILES, MAX_IMAGE_BYTES, MAX_PIXELS
 from counterpoise.data.own.samples import Checked, join
+from counterpoise.errors import ConfigError
 
 FORMATS = ("PNG", "JPEG", "BMP", "WEBP", "TIFF", "PPM")
-SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm"})
 GREY = frozenset({"1", "L", "LA"})
 COLOUR = frozenset({"P", "RGB", "RGBA", "CMYK", "YCbCr"})
 HALVES = ("train", "test")
+LITTER = frozenset({"Thumbs.db", "desktop.ini"})
 
 Pixels = NDArray[np.uint8]
-Size = int | tuple[int, int] | None
+Size = tuple[int, int]  # height, width
 
 
 class Picture(NamedTuple):
@@ -36,3 +38,133 @@ class Picture(NamedTuple):
     path: Path
     label: str
     client: str = ""
+
+
+def read_image_folder(
+    path: Path | str,
+    size: int | Size | None = None,
+    clients: bool = False,
+    test_share: float = 0.2,
+    seed: int = 0,
+) -> Dataset:
+    """Images at class/file, or with `clients` at client/class/file; split by `train` and `test` folders above, or at random.
+
+    Pixels are bytes [C, H, W], grey only if every image is; transparency is dropped. Images of different sizes
+    need a `size` (height, width) to be brought to. Hidden files are passed over; any other must be an image.
+    """
+    check_share(test_share)
+    wanted = _wanted_size(size)
+    root = Path(path).resolve()
+    if not root.is_dir():
+        raise fault(root, "no such folder")
+    halves = [root / half for half in HALVES if (root / half).is_dir()]
+    given = len(halves) == len(HALVES)
+    listed = [list(_pictures(root, folder, clients)) for folder in (halves if given else [root])]
+    pictures = [picture for half in listed for picture in half]
+    classes = coded([picture.label for picture in pictures])
+    x, digest = _read(root, pictures, wanted)
+    if given:
+        split = TrainTest(np.arange(len(listed[0])), np.arange(len(listed[0]), len(pictures)))
+    else:
+        split = split_rows(root, classes.codes, test_share, seed)
+    train, test = (Checked(x[rows], classes.codes[rows]) for rows in split)
+    owners = coded([pictures[row].client for row in split.train]) if clients else None
+    notes = [split_note(split, test_share, seed)] if not given else []
+    notes += [f"images brought to {wanted[0]} x {wanted[1]}"] if wanted else []
+    return join(root, train, test, classes.names, owners, notes, {root.name: digest})
+
+
+def _wanted_size(size: int | Size | None) -> Size | None:
+    if size is None:
+        return None
+    height, width = (size, size) if isinstance(size, int) else size
+    if height < 1 or width < 1 or height * width > MAX_PIXELS:
+        raise ConfigError(
+            f"size = {size!r} is not legal; legal: height and width of at most {MAX_PIXELS:,} pixels"
+        )
+    return height, width
+
+
+def _pictures(root: Path, folder: Path, clients: bool) -> Iterator[Picture]:
+    if clients:
+        for client in _folders(root, folder):
+            yield from (
+                picture._replace(client=client.name) for picture in _pictures(root, client, clients=False)
+            )
+        return
+    for label in _folders(root, folder):
+        files = _listed(root, label)
+        if not files or files[0].is_dir():
+            raise fault(
+                label,
+                f"holds {'a folder, not images' if files else 'no images'}; legal: class/file, or client/class/file with `clients`",
+            )
+        yield from (Picture(file, label.name) for file in files)
+
+
+def _folders(root: Path, folder: Path) -> list[Path]:
+    folders = [child for child in _listed(root, folder) if child.is_dir()]
+    if not folders:
+        raise fault(folder, "holds no folders; legal: a folder a class, or client/class with `clients`")
+    return folders
+
+
+def _listed(root: Path, folder: Path) -> list[Path]:
+    """What lies in a folder, in order; links may not lead out of the root."""
+    children = sorted(
+        child for child in folder.iterdir() if child.name not in LITTER and not child.name.startswith(".")
+    )
+    for child in children:
+        if not child.resolve().is_relative_to(root):
+            raise fault(child, f"is a link that leads out of {root.name}")
+    return children
+
+
+def _read(root: Path, pictures: list[Picture], size: Size | None) -> tuple[Pixels, str]:
+    """All images as [n, C, H, W], and one SHA-256 over their names and bytes."""
+    if len(pictures) > MAX_FILES:
+        raise fault(root, f"holds {len(pictures):,} images; legal: at most {MAX_FILES:,}")
+    digest = hashlib.sha256()
+    images: list[Pixels] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", Image.DecompressionBombWarning)
+        for file, *_ in pictures:
+            content = file_within(file, MAX_IMAGE_BYTES).read_bytes()
+            digest.update(
+                f"{file.relative_to(root).as_posix()}\0{hashlib.sha256(content).hexdigest()}\n".encode()
+            )
+            images.append(_decode(file, content, size))
+            _check_fit(file, images, len(pictures))
+    channels = max(len(image) for image in images)
+    return np.stack(
+        [np.broadcast_to(image, (channels, *image.shape[1:])) for image in images]
+    ), digest.hexdigest()
+
+
+def _decode(file: Path, content: bytes, size: Size | None) -> Pixels:
+    with (
+        blamed_on(file, "cannot be read as an image"),
+        Image.open(io.BytesIO(content), formats=FORMATS) as image,
+    ):
+        if image.width * image.height > MAX_PIXELS:
+            raise fault(file, f"is {image.height} x {image.width}; legal: at most {MAX_PIXELS:,} pixels")
+        if image.mode not in GREY | COLOUR:
+            raise fault(file, f"has pixels of mode {image.mode}; legal: eight bits a channel")
+        plain = image.convert("L" if image.mode in GREY else "RGB")
+        if size is not None:
+            plain = plain.resize(size[::-1], Image.Resampling.BILINEAR)
+        return np.atleast_3d(np.asarray(plain)).transpose(2, 0, 1)
+
+
+def _check_fit(file: Path, images: list[Pixels], count: int) -> None:
+    (_, height, width), (_, first_height, first_width) = images[-1].shape, images[0].shape
+    if (height, width) != (first_height, first_width):
+        raise fault(
+            file,
+            f"is {height} x {width}, the first image {first_height} x {first_width}; legal: one size, or give `size`",
+        )
+    if 3 * count * height * width > MAX_BYTES:
+        raise fault(
+            file,
+            f"one of {count:,} images of {height} x {width}; legal: at most {MAX_BYTES:,} bytes of pixels",
+        )

@@ -86,9 +86,15 @@ def _header(path: Path, archive: zipfile.ZipFile, name: str, member: zipfile.Zip
     if header.dtype.kind not in KINDS:
         raise fault(path, f"{name} holds {brief(header.dtype)}; legal: numbers or words")
     if len(header.shape) > MAX_DIMENSIONS or min(header.shape, default=0) < 0:
-        raise fault(path, f"{name} has shape {brief(header.shape)}; legal: up to {MAX_DIMENSIONS} sizes, none negative")
+        raise fault(
+            path,
+            f"{name} has shape {brief(header.shape)}; legal: up to {MAX_DIMENSIONS} sizes, none negative",
+        )
     if header.start + header.nbytes != member.file_size:
-        raise fault(path, f"{name} says {header.nbytes:,} bytes of numbers, the archive {member.file_size - header.start:,}")
+        raise fault(
+            path,
+            f"{name} says {header.nbytes:,} bytes of numbers, the archive {member.file_size - header.start:,}",
+        )
     return header
 
 

@@ -34,7 +34,10 @@ def _check_size(path: Path, metadata: Any) -> None:
     if not 2 <= columns <= MAX_COLUMNS:
         raise fault(path, f"has {columns:,} columns; legal: 2 (a label and a feature) to {MAX_COLUMNS:,}")
     if not 0 < rows * columns <= MAX_CELLS or unpacked > MAX_BYTES:
-        raise fault(path, f"has {rows:,} rows, {unpacked:,} bytes unpacked; legal: 1 row to {MAX_CELLS:,} cells, {MAX_BYTES:,} bytes")
+        raise fault(
+            path,
+            f"has {rows:,} rows, {unpacked:,} bytes unpacked; legal: 1 row to {MAX_CELLS:,} cells, {MAX_BYTES:,} bytes",
+        )
 
 
 def _text(path: Path, name: str, column: Any, pyarrow: Any) -> list[str]:
@@ -46,6 +49,9 @@ def _word_columns(schema: Any, pyarrow: Any) -> frozenset[str]:
     kinds = pyarrow.types
 
     def holds_words(kind: Any) -> bool:
-        return any(test(kind) for test in (kinds.is_string, kinds.is_large_string, kinds.is_dictionary, kinds.is_boolean))
+        return any(
+            test(kind)
+            for test in (kinds.is_string, kinds.is_large_string, kinds.is_dictionary, kinds.is_boolean)
+        )
 
     return frozenset(field.name for field in schema if holds_words(field.type))

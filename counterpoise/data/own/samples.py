@@ -65,7 +65,10 @@ def _inputs(source: Path | str, name: str, x: AnyArray) -> AnyArray:
     if x.dtype.kind not in "biuf":
         raise fault(source, f"{name} holds {x.dtype}; legal: numbers")
     if x.ndim < 2 or 0 in x.shape:
-        raise fault(source, f"{name} has shape {x.shape}; legal: at least one sample and one feature, [samples, features...]")
+        raise fault(
+            source,
+            f"{name} has shape {x.shape}; legal: at least one sample and one feature, [samples, features...]",
+        )
     if x.dtype == np.uint8:
         return x
     with np.errstate(over="ignore"):  # found by its row below
@@ -73,11 +76,17 @@ def _inputs(source: Path | str, name: str, x: AnyArray) -> AnyArray:
     finite = np.isfinite(numbers)
     if not finite.all():
         place = np.unravel_index(int(finite.argmin()), x.shape)
-        raise fault(source, f"{name} holds {x[place]}; legal: numbers of at most {MAX_NUMBER:.4g} in size", int(place[0]) + 1)
+        raise fault(
+            source,
+            f"{name} holds {x[place]}; legal: numbers of at most {MAX_NUMBER:.4g} in size",
+            int(place[0]) + 1,
+        )
     return numbers
 
 
-def _labels(source: Path | str, name: str, y: AnyArray, samples: int, classes: tuple[str, ...] | None) -> Rows:
+def _labels(
+    source: Path | str, name: str, y: AnyArray, samples: int, classes: tuple[str, ...] | None
+) -> Rows:
     if y.dtype.kind not in "iu":
         raise fault(source, f"{name} holds {y.dtype}; legal: whole numbers")
     if y.shape != (samples,):
@@ -115,6 +124,7 @@ def join(
         kinds = [f"{half.x.dtype} {half.x.shape[1:]}" for half in (train, test)]
         raise fault(source, f"training samples are {kinds[0]}, test samples {kinds[1]}; legal: the same")
     labels = _renumber(source, train.y, test.y) if classes is None else Renumbered(classes, train.y, test.y)
+    check_class_count(source, labels.classes)
     coverage = check_coverage(source, labels.classes, labels.train, labels.test)
     turned = ("channels moved from last to first",) if _channels_last(train.x) else ()
     natural = Clients() if clients is None else natural_clients(*clients)
@@ -140,16 +150,13 @@ def class_names(source: Path | str, classes: Sequence[str] | AnyArray | None) ->
         words = np.asarray(classes).astype(np.str_)
     if words.ndim != 1 or len(set(words.tolist())) < len(words):
         raise fault(source, f"classes are {brief(words.tolist())}; legal: a list of different names")
-    names = tuple(words.tolist())
-    check_class_count(source, names)
-    return names
+    return tuple(words.tolist())
 
 
 def _renumber(source: Path | str, train: Rows, test: Rows) -> Renumbered:
     """Classes are the labels of the training samples, in order."""
     known, codes = np.unique(train, return_inverse=True)
     names = tuple(str(label) for label in known)
-    check_class_count(source, names)
     places = np.searchsorted(known, test).clip(max=len(known) - 1)
     strange = known[places] != test
     if strange.any():

@@ -63,7 +63,13 @@ def read_table(
         clients=clients.codes,
         client_names=clients.names,
         files={path.name: sha256_of(path)},
-        notes=(*table.notes, *encoded.notes, *class_notes, *clients.notes, split_note(split, test_share, seed)),
+        notes=(
+            *table.notes,
+            *encoded.notes,
+            *class_notes,
+            *clients.notes,
+            split_note(split, test_share, seed),
+        ),
     )
 
 
@@ -71,7 +77,11 @@ def _check_named(table: Table, named: Iterable[str]) -> None:
     seen: set[str] = set()
     for name in named:
         if name not in table.columns:
-            raise fault(table.path, f"no column {name!r}; {near_words(name, list(table.columns))}", table.rows[0] - 1 or None)
+            raise fault(
+                table.path,
+                f"no column {name!r}; {near_words(name, list(table.columns))}",
+                table.rows[0] - 1 or None,
+            )
         if name in seen:
             raise fault(table.path, f"column {name!r} is named for two uses")
         seen.add(name)
@@ -86,7 +96,11 @@ def _classes(table: Table, label: str) -> Coded:
         if values[place] is not None and values[place] == values[place - 1]:
             row = table.rows[int((classes.codes == place).argmax())]
             here, elsewhere = classes.names[place], classes.names[place - 1]
-            raise fault(table.path, f"{label!r} holds {here!r}, and elsewhere {elsewhere!r}: one number in two spellings", row)
+            raise fault(
+                table.path,
+                f"{label!r} holds {here!r}, and elsewhere {elsewhere!r}: one number in two spellings",
+                row,
+            )
     return classes
 
 
@@ -95,4 +109,3 @@ def _clients(table: Table, client: str | None, split: TrainTest) -> Clients:
         return Clients()
     coded = names_of(table, client)
     return natural_clients(coded.names, coded.codes[split.train])
-

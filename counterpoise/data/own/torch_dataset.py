@@ -45,7 +45,9 @@ def _stack(data: Any, half: str, classes: tuple[str, ...] | None) -> Checked:
         raise fault(source, "holds no items")
     pattern, _ = _item(source, data, 0)
     if len(data) * pattern.nbytes > MAX_BYTES:
-        raise fault(source, f"{len(data):,} items of {pattern.nbytes:,} bytes; legal: at most {MAX_BYTES:,} bytes")
+        raise fault(
+            source, f"{len(data):,} items of {pattern.nbytes:,} bytes; legal: at most {MAX_BYTES:,} bytes"
+        )
     x = np.empty((len(data), *pattern.shape), pattern.dtype)
     y = np.empty(len(data), np.int64)
     for place in range(len(data)):

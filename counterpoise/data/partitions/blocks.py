@@ -19,7 +19,7 @@ def blocks(tao: Positive = 2.0, minimum: Whole = 1) -> Partition:
 
     def rule(labels: Labels, clients: int, rng: np.random.Generator) -> Owned:
         sizes = class_sizes(labels)
-        length = max(int(tao * sizes[sizes > 0].min()), 1)
+        length = max(int(min(tao * sizes[sizes > 0].min(), len(labels.y))), 1)
         rank = sizes.argsort(kind="stable").argsort()
         quota = np.bincount(even_runs(len(labels.y), clients), minlength=clients)
         blocks_of = quota // length + 1

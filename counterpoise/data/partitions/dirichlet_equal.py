@@ -8,15 +8,13 @@ from counterpoise.core.registry import Whole
 from counterpoise.data.partition import Labels, Partition, Rows, partition
 from counterpoise.data.partitions.owners import (
     Concentration,
-    Counts,
-    Floats,
     Owned,
     draw_shares,
     even_runs,
     hand_out,
     partition_by,
 )
-from counterpoise.data.skew import class_sizes
+from counterpoise.data.skew import Counts, Floats, class_sizes
 
 NO_MASS = 1e-12
 

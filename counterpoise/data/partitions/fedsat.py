@@ -9,7 +9,6 @@ from counterpoise.core.registry import Count, Whole
 from counterpoise.data.partition import Labels, Partition, Rows, partition
 from counterpoise.data.partitions.owners import (
     Concentration,
-    Floats,
     Owned,
     draw_shares,
     hand_out,
@@ -18,7 +17,7 @@ from counterpoise.data.partitions.owners import (
     some,
 )
 from counterpoise.data.partitions.redrawn import dirichlet_capped
-from counterpoise.data.skew import class_sizes
+from counterpoise.data.skew import Floats, class_sizes
 from counterpoise.errors import ConfigError
 
 LEAST = 2  # samples of each class that a client holds

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
-from itertools import islice
+from collections.abc import Callable, Sequence
 from typing import Annotated, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from counterpoise.core.registry import Interval
 from counterpoise.data.partition import Labels, Partition, Rows, Split
+from counterpoise.data.skew import Counts, Floats
 from counterpoise.errors import ConfigError
 
-Counts = NDArray[np.int64]
-Floats = NDArray[np.float64]
 Concentration = Annotated[float, Interval(0, 1e9, open_low=True)]
 
 
@@ -70,10 +67,8 @@ def fill_up(owner: Rows, clients: int, minimum: int, rng: np.random.Generator) -
     moved = np.concatenate([rng.choice(rows[k], taken[k], replace=False) for k in donors])
     filled = owner.copy()
     filled[rng.permutation(moved)] = np.repeat(np.arange(clients), lacking)
-    where = (
-        f"{np.count_nonzero(lacking)} clients below the minimum of {minimum}, from the {len(donors)} largest"
-    )
-    return Owned(filled, (f"moved {len(moved)} samples to {where}",))
+    receivers = f"{np.count_nonzero(lacking)} clients below the minimum of {minimum}"
+    return Owned(filled, (f"moved {len(moved)} samples to {receivers}, from the {len(donors)} largest",))
 
 
 def skim(sizes: Counts, amount: int) -> Counts:
@@ -123,8 +118,7 @@ def draw_shares(alpha: float, shape: tuple[int, ...], rng: np.random.Generator) 
     return shares
 
 
-def some(ids: Iterable[int], most: int = 8) -> str:
+def some(ids: Sequence[int] | Rows, most: int = 8) -> str:
     """The first few of a list of ids, and how many more."""
-    ids = list(ids)
     rest = f" and {len(ids) - most} more" if len(ids) > most else ""
-    return ", ".join(str(i) for i in islice(ids, most)) + rest
+    return ", ".join(str(i) for i in ids[:most]) + rest

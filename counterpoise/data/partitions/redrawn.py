@@ -11,14 +11,13 @@ from counterpoise.core.registry import Whole
 from counterpoise.data.partition import Labels, Partition, partition
 from counterpoise.data.partitions.owners import (
     Concentration,
-    Counts,
     Owned,
     draw_shares,
     hand_out,
     partition_by,
     shares_to_counts,
 )
-from counterpoise.data.skew import class_sizes
+from counterpoise.data.skew import Counts, class_sizes
 
 MOST_TRIES = 1000
 MOST_SHARES = 4_000_000  # drawn in all tries together: what bounds the time with many clients and classes
@@ -76,9 +75,7 @@ def _hand_out_drawn(labels: Labels, drawn: Drawn, minimum: int, rng: np.random.G
 def capped_draw(sizes: Counts, clients: int, alpha: float, rng: np.random.Generator) -> Draw:
     """Tries side by side; classes in turn, because what a client holds decides whether it gets more."""
     cap = sizes.sum() / clients
-    smallest = (
-        1e-300  # open clients share evenly where all their proportions are too small for floating point
-    )
+    smallest = 1e-300  # where the shares of all open clients are too small for floating point: even ones
 
     def draw(tries: int) -> Counts:
         counts = np.zeros((tries, len(sizes), clients), np.int64)

@@ -37,14 +37,16 @@ def adult(split: Literal["stratified", "official"] = "stratified") -> Loader:
 
     def load(root: Path | None) -> Dataset:
         paths = [find_file(root, "adult", file) for file in ("adult.data", "adult.test")]
-        train, test = (_complete(_read(path)) for path in paths)
+        tables = [_read(path) for path in paths]
+        train, test = (_complete(table) for table in tables)
         table = stack([train, test])
         y = class_codes(table.labels, CLASSES, "adult")
         pooled = stratified_split(y, 0.2, numpy_generator(0, "adult-test"))
         rows = pooled if split == "stratified" else split_at(len(train.labels), len(y))
         encoded = encode(table.numbers, table.words, fit=rows.train)
-        kept = f"rows with missing values dropped, {len(y):,} kept"
-        return tabular("adult", encoded, y, CLASSES, rows, paths, kept, SPLIT_NOTES[split])
+        incomplete = sum(len(table.labels) for table in tables) - len(y)
+        dropped = f"{incomplete:,} rows with missing values dropped, {len(y):,} kept"
+        return tabular("adult", encoded, y, CLASSES, rows, paths, dropped, SPLIT_NOTES[split])
 
     return load
 

@@ -56,8 +56,9 @@ def heart_disease(grades: Literal["two", "five"] = "two") -> Loader:
 
 def _read(path: Path) -> Table:
     rows = [line.replace("?", "nan") for line in read_lines(path)]
-    numbers, _, labels = parse_table(path, rows, LAYOUT)
-    return Table(numbers, {name: _spell(numbers.pop(name)) for name in CODES}, labels)
+    table = parse_table(path, rows, LAYOUT)
+    numbers = {name: column for name, column in table.numbers.items() if name not in CODES}
+    return Table(numbers, {name: _spell(table.numbers[name]) for name in CODES}, table.labels)
 
 
 def _spell(codes: Numbers) -> Words:

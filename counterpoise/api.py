@@ -1,0 +1,83 @@
+"""The package from Python: load data, cut it into clients, run a method."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from counterpoise.core.codec import digest
+from counterpoise.core.method import Method, MethodSpec
+from counterpoise.data.dataset import DATASETS, Dataset
+from counterpoise.data.federation import Federation
+from counterpoise.data.prepare import apply_imbalance, split_federation
+from counterpoise.experiment.record import summarise_rows
+from counterpoise.simulation import build_simulation
+
+
+def load_data(
+    name: str,
+    imbalance: float | str | Mapping[str, Any] = 1.0,
+    root: Path | str | None = None,
+    **arguments: Any,
+) -> Dataset:
+    """A data set by name, with an imbalance: the factor of a long tail, or ``{"step": {"factor": 10.0}}``."""
+    whole = DATASETS.build(name, arguments)(None if root is None else Path(root))
+    return apply_imbalance(whole, imbalance)
+
+
+split = split_federation
+
+
+@dataclass(frozen=True)
+class Outcome(Mapping[str, Any]):
+    """What a run came to: a summary by name, the rows of all rounds, and the trained module."""
+
+    summary: dict[str, Any]
+    rows: list[dict[str, Any]]
+    module: nn.Module
+
+    def __getitem__(self, key: str) -> Any:
+        return self.summary[key]
+
+    def __iter__(self) -> Any:
+        return iter(self.summary)
+
+    def __len__(self) -> int:
+        return len(self.summary)
+
+
+def simulate(
+    federation: Federation,
+    method: MethodSpec | Method = "fedavg",
+    model: str | nn.Module = "mlp",
+    *,
+    rounds: int = 50,
+    seed: int = 0,
+    evaluate_every: int = 1,
+    **settings: Any,
+) -> Outcome:
+    """Run a method on a federation in this process; ``settings`` are those of ``build_simulation``: local, cohort, engine."""
+    simulation = build_simulation(federation, method, model, rounds=rounds, seed=seed, **settings)
+    rows, began = [], time.perf_counter()
+    try:
+        for state, outcome in simulation.run():
+            due = state.round == rounds or state.round % evaluate_every == 0
+            rows.append(outcome.row() | (simulation.evaluate(state) if due else {}))
+    finally:
+        simulation.close()
+    summary = {
+        "method": simulation.method.name,
+        "seed": seed,
+        "rounds": rounds,
+        **summarise_rows(rows),
+        "seconds": time.perf_counter() - began,
+        "engine": simulation.settings.name,
+        "device": simulation.settings.device,
+        "params_sha256": digest({"params": state.params, "buffers": state.buffers}),
+    }
+    return Outcome(summary, rows, simulation.module(state))

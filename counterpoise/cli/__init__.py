@@ -1,0 +1,74 @@
+"""The command line. Heavy imports wait until a command needs them, so that help answers at once."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import typer
+
+from counterpoise.cli import describe, experiments
+from counterpoise.errors import CounterpoiseError
+from counterpoise.version import __version__
+
+HELP = """
+Federated learning under class imbalance.
+
+    counterpoise demo                                    compare methods on long-tailed digits
+    counterpoise ls methods                              what there is
+    counterpoise show fedcm                              formula, paper, parameters
+    counterpoise run experiment.toml local.lr=0.05       one run, with a value changed
+    counterpoise resume runs/001-fedavg-digits           go on after an interruption
+
+Exit codes: 0 done, 2 config or usage, 3 data, 4 stopped but can be resumed.
+"""
+
+app = typer.Typer(
+    help=HELP,
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: bool = typer.Option(
+        False, "--version", callback=_print_version, is_eager=True, help="Print the version."
+    ),
+) -> None:
+    pass
+
+
+experiments.add_to(app)
+describe.add_to(app)
+
+
+def main() -> None:
+    """Run a command; every failure is one line and an exit code, never a traceback."""
+    try:
+        app()
+    except CounterpoiseError as error:
+        _fail(str(error), error.exit_code)
+    except BrokenPipeError:
+        os._exit(0)  # the reader of our output has left
+    except Exception as error:
+        if os.environ.get("COUNTERPOISE_TRACEBACK"):
+            raise
+        kind = type(error).__name__
+        _fail(
+            f"{kind}: {error}. This should not happen: COUNTERPOISE_TRACEBACK=1 shows where; please report it",
+            4,
+        )
+
+
+def _fail(message: str, code: int) -> None:
+    typer.echo("error: " + " ".join(message.split()), err=True)
+    sys.exit(code)

@@ -1,0 +1,89 @@
+"""Commands that tell what there is: ls and show."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from counterpoise.core.registry import Entry
+
+
+def add_to(app: typer.Typer) -> None:
+    for command in (ls, show):
+        app.command()(command)
+
+
+def ls(
+    kind: Annotated[
+        str | None,
+        typer.Argument(
+            help="methods, parts, data, imbalances, partitions, models, schedules or augmentations."
+        ),
+    ] = None,
+) -> None:
+    """List what there is, with the rule of each in one line."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from counterpoise.catalogue import CATALOGUE, list_entries
+
+    console = Console()
+    for name in [kind] if kind else CATALOGUE:
+        table = Table(box=None, pad_edge=False, show_header=False)
+        table.add_column(no_wrap=True, style="bold")
+        table.add_column(overflow="fold")
+        for entry in list_entries(name):
+            table.add_row(f"  {entry.name}", _plain(entry.summary))
+        console.print(name)
+        console.print(table)
+
+
+def show(
+    name: Annotated[str, typer.Argument(help="A method, part, data set, partition, model, ...")],
+) -> None:
+    """Everything about one name: formula, paper, parameters with ranges and defaults, and what it is made of."""
+    from rich.console import Console
+
+    from counterpoise.catalogue import find
+
+    console = Console(highlight=False, soft_wrap=True)
+    kind, entry = find(name)
+    console.print(f"[bold]{name}[/bold]  ({kind})")
+    console.print(_plain(entry.doc), markup=False)
+    if entry.paper:
+        console.print(f"\nPaper: {entry.paper}", markup=False)
+    _print_parameters(console, entry)
+    if kind == "methods":
+        _print_parts(console, entry)
+
+
+def _print_parameters(console: Any, entry: Entry[Any]) -> None:
+    console.print("\nParameters:" if entry.parameters else "\nNo parameters.")
+    for parameter in entry.parameters.values():
+        default = (
+            "required" if parameter.default is inspect.Parameter.empty else f"default {parameter.default!r}"
+        )
+        console.print(f"  {parameter.name}: {parameter.legal}; {default}", markup=False)
+    for argument, value in entry.facts.get("off", {}).items():
+        console.print(f"  ({argument} = {value!r} switches it off)", markup=False)
+
+
+def _print_parts(console: Any, entry: Entry[Any]) -> None:
+    from counterpoise.catalogue import describe_parts
+
+    method = entry.build()
+    console.print(f"\nClients weigh by: {method.weighting}", markup=False)
+    console.print("Made of:" if method.parts else "Made of: plain averaging, no parts.")
+    for part, hooks in describe_parts(method):
+        console.print(f"  {part} ({hooks})", markup=False)
+    console.print(
+        f'\nIn a config: method = "{entry.name}", or method = ["{entry.name}", {{ focal = {{ gamma = 2.0 }} }}]',
+        markup=False,
+    )
+
+
+def _plain(text: str) -> str:
+    return text.replace("``", "")

@@ -1,0 +1,40 @@
+"""A line that shows how a run is doing; nothing where nobody is looking."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+
+class Live:
+    """Round, accuracy, tail recall, loss and time left, on a terminal."""
+
+    def __init__(self) -> None:
+        console = Console(stderr=True)
+        self._progress = Progress(
+            TextColumn("round {task.completed:.0f}/{task.total:.0f}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[scores]}"),
+            TimeRemainingColumn(),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        self._task = self._progress.add_task("run", total=1, scores="")
+
+    def __enter__(self) -> Live:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._progress.stop()
+
+    def show(self, row: Mapping[str, Any], rounds: int) -> None:
+        """The row of a finished round."""
+        shown = {"accuracy": row.get("accuracy"), "tail": row.get("tail")}
+        words = [f"{name} {value:.1%}" for name, value in shown.items() if value is not None]
+        words += [f"loss {row['loss']:.3f}"] if row["loss"] is not None else ["round skipped"]
+        words += [f"[red]{len(row['rejected'])} bad replies[/red]"] if row["rejected"] else []
+        self._progress.update(self._task, completed=row["round"] + 1, total=rounds, scores="  ".join(words))

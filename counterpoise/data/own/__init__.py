@@ -1,0 +1,65 @@
+"""A user's own data: tables, arrays, image folders, torch data sets and packs, each read with its faults named."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from counterpoise.data.dataset import Dataset
+from counterpoise.data.own.arrays import read_npz
+from counterpoise.data.own.faults import fault
+from counterpoise.data.own.folder import read_image_folder
+from counterpoise.data.own.pack import read_pack, write_pack
+from counterpoise.data.own.prepared import Assignment, Pack
+from counterpoise.data.own.table import PARQUET_SUFFIXES, read_table
+from counterpoise.data.own.torch_dataset import from_torch
+from counterpoise.errors import ConfigError
+
+__all__ = [
+    "Assignment",
+    "Pack",
+    "from_torch",
+    "open_data",
+    "read_image_folder",
+    "read_npz",
+    "read_pack",
+    "read_table",
+    "write_pack",
+]
+
+CSV_SUFFIXES = (".csv", ".tsv", ".txt")
+SUPPORTED = (
+    "a table (.csv, .tsv, .txt, .parquet, .pq), arrays (.npz), a pack (.safetensors) or a folder of images"
+)
+
+
+def open_data(
+    path: Path | str,
+    label: str | None = None,
+    client: str | None = None,
+    test_share: float = 0.2,
+    seed: int = 0,
+    size: int | tuple[int, int] | None = None,
+    clients: bool = False,
+    numeric: Sequence[str] | None = None,
+    categorical: Sequence[str] | None = None,
+    drop: Sequence[str] | None = None,
+) -> Dataset:
+    """The data set at a path, read by what lies there; `size` and `clients` are for folders, the named columns for tables."""
+    path = Path(path)
+    suffix = path.suffix.lower()
+    if path.is_dir():
+        return read_image_folder(path, size, clients, test_share, seed)
+    if not path.exists():
+        raise fault(path, f"no such file; legal: {SUPPORTED}")
+    if suffix in (*CSV_SUFFIXES, *PARQUET_SUFFIXES):
+        if label is None:
+            raise ConfigError(
+                f"{path}: label is missing; legal: the name of the column that holds the classes"
+            )
+        return read_table(path, label, client, test_share, seed, numeric, categorical, drop)
+    if suffix == ".npz":
+        return read_npz(path, test_share, seed)
+    if suffix == ".safetensors":
+        return read_pack(path).dataset
+    raise fault(path, f"cannot tell what {suffix or 'a file without suffix'} holds; legal: {SUPPORTED}")

@@ -1,0 +1,173 @@
+"""One compact file that a prepared data set travels in: samples, clients and record, checked as it is read."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from pydantic import BaseModel, ConfigDict
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from counterpoise.data.dataset import Dataset, Samples, Scaling
+from counterpoise.data.own.assemble import PIXEL_DIMENSIONS
+from counterpoise.data.own.faults import blamed_on, fault, file_within
+from counterpoise.data.own.limits import MAX_BYTES, MAX_PACK_HEADER
+from counterpoise.data.own.pixels import squeeze, unsqueeze
+from counterpoise.data.own.prepared import Assignment, Pack, check_pack
+from counterpoise.data.partition import Rows
+
+ABOUT = "counterpoise"
+DIGEST = "sha256"
+LENGTH_BYTES = 8
+
+Tensors = dict[str, Tensor]
+Shape = tuple[int, int, int, int]
+
+
+class About(BaseModel):
+    """The words of a pack."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    format: Literal[1] = 1
+    name: str
+    classes: tuple[str, ...]
+    client_names: tuple[str, ...]
+    files: dict[str, str]
+    notes: tuple[str, ...]
+    record: dict[str, Any]
+    pixels: dict[str, Shape]  # true shapes of the images that are squeezed
+
+
+def write_pack(dataset: Dataset, assignment: Assignment, path: Path | str, record: Mapping[str, Any]) -> None:
+    """Write a safetensors file, whole or not at all; equal content gives equal bytes. `record` must be fit for JSON."""
+    path = Path(path)
+    with blamed_on(path, "not written"):
+        check_pack(Pack(dataset, assignment, record))
+    tensors = _tensors(dataset, assignment)
+    shapes: dict[str, Shape] = {}
+    for name in ("train.x", "test.x"):
+        if tensors[name].dtype == torch.uint8 and tensors[name].dim() == PIXEL_DIMENSIONS:
+            images = tensors[name].numpy()
+            shapes[name] = images.shape
+            tensors[name] = torch.from_numpy(squeeze(images))
+    words = About(
+        name=dataset.name,
+        classes=dataset.classes,
+        client_names=dataset.client_names,
+        files=dict(dataset.files),
+        notes=dataset.notes,
+        record=dict(record),
+        pixels=shapes,
+    ).model_dump_json()
+    tensors[DIGEST] = torch.tensor(list(_digest(tensors, words)), dtype=torch.uint8)
+    _save(path, tensors, words)
+
+
+def _tensors(dataset: Dataset, assignment: Assignment) -> Tensors:
+    tensors = {
+        f"{half}.{part}": getattr(getattr(dataset, half), part) for half in ("train", "test") for part in "xy"
+    }
+    tensors |= {f"scaling.{part}": getattr(dataset.scaling, part) for part in Scaling._fields}
+    tensors |= _flatten("clients", assignment.clients) | _flatten("held_out", assignment.held_out)
+    if assignment.validation is not None:
+        tensors["validation"] = torch.as_tensor(assignment.validation)
+    if dataset.clients is not None:
+        tensors["natural"] = dataset.clients
+    return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+
+
+def _flatten(name: str, vectors: Sequence[Rows]) -> Tensors:
+    ends = np.cumsum([len(vector) for vector in vectors], dtype=np.int64)
+    rows = np.concatenate([np.empty(0, np.int64), *vectors])
+    return {f"{name}.rows": torch.from_numpy(rows), f"{name}.ends": torch.from_numpy(ends)}
+
+
+def _digest(tensors: Tensors, words: str) -> bytes:
+    digest = hashlib.sha256(words.encode())
+    for name in sorted(tensors.keys() - {DIGEST}):
+        tensor = tensors[name]
+        digest.update(f"\0{name} {tensor.dtype} {tuple(tensor.shape)}\0".encode())
+        digest.update(tensor.numpy().tobytes())
+    return digest.digest()
+
+
+def _save(path: Path, tensors: Tensors, words: str) -> None:
+    part = path.with_name(f"{path.name}.part")
+    with blamed_on(path, "cannot be written"):
+        try:
+            save_file(tensors, part, {ABOUT: words})
+            with part.open("rb") as stream:
+                os.fsync(stream.fileno())
+            os.replace(part, path)
+        finally:
+            part.unlink(missing_ok=True)
+
+
+def read_pack(path: Path | str, limit: int = MAX_BYTES) -> Pack:
+    """What ``write_pack`` wrote; a file that is damaged, inconsistent or larger than `limit` unpacked is refused."""
+    path = file_within(path, limit)
+    with blamed_on(path, "damaged or no pack"):
+        tensors, words = _load(path)
+        if bytes(tensors.pop(DIGEST).tolist()) != _digest(tensors, words):
+            raise fault(path, "damaged: its SHA-256 does not fit its content")
+        about = About.model_validate_json(words)
+        for name, shape in about.pixels.items():
+            if min(shape) < 1 or math.prod(shape) > limit:
+                raise fault(path, f"{name} has shape {shape}; legal: at most {limit:,} bytes of pixels")
+            tensors[name] = torch.from_numpy(unsqueeze(tensors[name].numpy(), shape))
+        pack = _unpacked(tensors, about)
+        check_pack(pack)
+    return pack
+
+
+def _load(path: Path) -> tuple[Tensors, str]:
+    """Tensors and words, once the length that the file gives for its header is credible."""
+    with path.open("rb") as stream:
+        length = int.from_bytes(stream.read(LENGTH_BYTES), "little")
+    if length > min(MAX_PACK_HEADER, path.stat().st_size):
+        raise fault(
+            path, f"says its header has {length:,} bytes; legal: within the file, at most {MAX_PACK_HEADER:,}"
+        )
+    with safe_open(path, framework="pt") as file:
+        words = (file.metadata() or {}).get(ABOUT)
+        if words is None or DIGEST not in file.keys():  # noqa: SIM118  (no mapping)
+            raise fault(path, "is a safetensors file, but no pack")
+        return {name: file.get_tensor(name) for name in file.keys()}, words  # noqa: SIM118
+
+
+def _unpacked(tensors: Tensors, about: About) -> Pack:
+    validation = tensors.get("validation")
+    dataset = Dataset(
+        about.name,
+        Samples(tensors["train.x"], tensors["train.y"]),
+        Samples(tensors["test.x"], tensors["test.y"]),
+        about.classes,
+        Scaling(tensors["scaling.scale"], tensors["scaling.shift"]),
+        tensors.get("natural"),
+        about.client_names,
+        about.files,
+        about.notes,
+    )
+    assignment = Assignment(
+        _vectors(tensors, "clients"),
+        _vectors(tensors, "held_out"),
+        None if validation is None else validation.numpy(),
+    )
+    return Pack(dataset, assignment, about.record)
+
+
+def _vectors(tensors: Tensors, name: str) -> list[Rows]:
+    rows, ends = tensors[f"{name}.rows"].numpy(), tensors[f"{name}.ends"].numpy()
+    steps = np.diff(ends, prepend=0)
+    if (steps < 0).any() or steps.sum() != len(rows):
+        raise ValueError(f"the ends of {name} do not cut up its rows")
+    return np.split(rows, ends[:-1]) if len(ends) else []

@@ -1,0 +1,90 @@
+"""A prepared data set: its samples, who holds which, and how it was made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from counterpoise.data.dataset import Dataset, Samples
+from counterpoise.data.partition import Rows
+
+
+class Assignment(NamedTuple):
+    """Training rows of each client, those it holds out, and those the server keeps for validation."""
+
+    clients: Sequence[Rows]
+    held_out: Sequence[Rows] = ()
+    validation: Rows | None = None
+
+
+class Pack(NamedTuple):
+    """All that travels in one file."""
+
+    dataset: Dataset
+    assignment: Assignment
+    record: Mapping[str, Any]
+
+
+def check_pack(pack: Pack) -> None:
+    """Raise a ValueError for the first thing that does not fit the rest."""
+    dataset = pack.dataset
+    for name, samples in (("training", dataset.train), ("test", dataset.test)):
+        _check_samples(name, samples, len(dataset.classes))
+    _require(
+        dataset.test.x.shape[1:] == dataset.train.x.shape[1:],
+        "test samples have another shape than training samples",
+    )
+    for part in dataset.scaling:
+        _require(_finite(part), "the scaling is not finite")
+        _require(
+            np.broadcast_shapes(tuple(part.shape), dataset.input_shape) == dataset.input_shape,
+            "the scaling does not fit a sample",
+        )
+    if dataset.clients is not None:
+        _require(
+            len(dataset.clients) == len(dataset.train.y), "natural clients are not one a training sample"
+        )
+        _check_places("natural clients", dataset.clients.numpy(), len(dataset.client_names))
+    _check_assignment(pack.assignment, len(dataset.train.y))
+
+
+def _check_samples(name: str, samples: Samples, classes: int) -> None:
+    x, y = samples
+    _require(
+        x.dim() >= 2 and x.numel() > 0 and len(x) == len(y),
+        f"{name} inputs and labels are not as many, or none",
+    )
+    _require(x.dtype == torch.uint8 or _finite(x), f"{name} inputs are neither pixels nor finite numbers")
+    _check_places(f"{name} labels", y.numpy(), classes)
+
+
+def _finite(x: Tensor) -> bool:
+    return x.is_floating_point() and bool(x.isfinite().all())
+
+
+def _check_assignment(assignment: Assignment, samples: int) -> None:
+    for rows in assignment.clients:
+        _check_places("client rows", rows, samples)
+    for rows in assignment.held_out:
+        _check_places("held-out rows", rows, samples)
+    if assignment.validation is not None:
+        _check_places("validation rows", assignment.validation, samples)
+
+
+def _check_places(name: str, places: Rows, count: int) -> None:
+    _require(
+        places.dtype == np.int64 and places.ndim == 1, f"{name} are not a vector of 64-bit whole numbers"
+    )
+    _require(
+        not len(places) or 0 <= int(places.min()) <= int(places.max()) < count,
+        f"{name} are not all in 0 to {count - 1}",
+    )
+
+
+def _require(fits: bool, otherwise: str) -> None:
+    if not fits:
+        raise ValueError(otherwise)

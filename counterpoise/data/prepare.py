@@ -1,0 +1,97 @@
+"""From a data set to a federation: imbalance, the server's validation share, the partition, the clients' own share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from counterpoise.core.method import build_named
+from counterpoise.core.rng import generator, numpy_generator
+from counterpoise.data.dataset import Dataset, Samples
+from counterpoise.data.federation import Federation
+from counterpoise.data.imbalance import IMBALANCES, imbalance_ratio
+from counterpoise.data.partition import PARTITIONS, Labels
+from counterpoise.errors import ConfigError
+
+
+def apply_imbalance(data: Dataset, imbalance: float | str | Mapping[str, Any], seed: int = 0) -> Dataset:
+    """Keep the training rows that an imbalance keeps; a number is the factor of an exponential long tail."""
+    if isinstance(imbalance, float | int):
+        if not imbalance > 0:
+            raise ConfigError(
+                f"data.imbalance = {imbalance!r} is not legal; legal: largest over smallest class, above 0"
+            )
+        ratio = imbalance_ratio(imbalance)
+        if ratio == 1:
+            return data
+        notes = (
+            *data.notes,
+            f"long tail: largest over smallest class {ratio:g}, smallest over largest {1 / ratio:g}",
+        )
+        imbalance = {"longtail": {"factor": ratio}}
+    else:
+        notes = (*data.notes, f"imbalance: {imbalance}")
+    rule = build_named(IMBALANCES, imbalance)
+    kept = data.keep(torch.from_numpy(rule(labels_of(data), numpy_generator(seed, "imbalance"))))
+    return replace(kept, notes=notes)
+
+
+def labels_of(data: Dataset) -> Labels:
+    groups = None if data.clients is None else data.clients.numpy()
+    return Labels(data.train.y.numpy(), len(data.classes), groups)
+
+
+def split_federation(
+    data: Dataset,
+    partition: str = "dirichlet",
+    clients: int = 10,
+    *,
+    seed: int = 0,
+    validation: float = 0.0,
+    server_validation: float = 0.0,
+    validation_seed: int = 0,
+    **arguments: Any,
+) -> Federation:
+    """Cut the training set into clients, after the server's share and before the clients' own is held out."""
+    kept, server = _take_share(data, server_validation, validation_seed)
+    split = PARTITIONS.build(partition, arguments)(
+        labels_of(kept), clients, numpy_generator(seed, "partition")
+    )
+    rows = [torch.from_numpy(np.sort(client)) for client in split.clients]
+    parts = [
+        _hold_out(client, validation, generator(seed, "held out", index)) for index, client in enumerate(rows)
+    ]
+    return Federation(
+        train=kept.train,
+        test=kept.test,
+        classes=kept.classes,
+        scaling=kept.scaling,
+        clients=tuple(train for train, _ in parts),
+        held_out=tuple(held for _, held in parts),
+        validation=server,
+        name=kept.name,
+        notes=(*kept.notes, *split.repairs),
+    )
+
+
+def _take_share(data: Dataset, share: float, seed: int) -> tuple[Dataset, Samples | None]:
+    """The data set without the server's validation samples, which are the same share of every class, rounded down."""
+    if not share:
+        return data, None
+    rng = numpy_generator(seed, "validation")
+    by_class = [rng.permutation(np.flatnonzero(data.train.y.numpy() == c)) for c in range(len(data.classes))]
+    taken = np.sort(np.concatenate([rows[: int(share * len(rows))] for rows in by_class]))
+    rest = np.setdiff1d(np.arange(len(data.train.y)), taken)
+    return data.keep(torch.from_numpy(rest)), data.train.take(torch.from_numpy(taken))
+
+
+def _hold_out(rows: Tensor, share: float, stream: torch.Generator) -> tuple[Tensor, Tensor]:
+    """A client's rows for training and for validation; it always keeps one to train on."""
+    held = min(int(share * len(rows)), len(rows) - 1) if share else 0
+    order = torch.randperm(len(rows), generator=stream)
+    return rows[order[held:].sort().values], rows[order[:held].sort().values]

@@ -1,0 +1,1 @@
+"""From a config to a run's folder, and back after an interruption."""

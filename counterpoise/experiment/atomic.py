@@ -1,0 +1,38 @@
+"""Files that are either whole or not there."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+TEMPORARY = ".partial-"
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write beside the target, make it durable, then put it in place; on failure nothing is left behind."""
+    beside = path.with_name(f"{TEMPORARY}{os.getpid()}-{path.name}")
+    try:
+        with beside.open("wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(beside, path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make renames in a folder durable."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def clear_temporaries(folder: Path) -> None:
+    """Remove what an interrupted write left."""
+    for path in folder.glob(f"{TEMPORARY}*"):
+        path.unlink(missing_ok=True)

@@ -1,0 +1,140 @@
+"""Checkpoints: a manifest a generation, and blobs named by their SHA-256, so that damage is seen and nothing is stored twice.
+
+A client's memory that did not change since the last generation is not written again: a checkpoint costs what the
+cohort changed, not what the federation holds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from counterpoise.core.codec import decode, encode
+from counterpoise.core.tree import Tree
+from counterpoise.errors import DataError
+from counterpoise.experiment.atomic import clear_temporaries, write_atomically
+
+SCHEMA = 1
+
+
+class Checkpoint(NamedTuple):
+    """What a run continues from."""
+
+    round: int
+    server: Tree
+    memory: dict[int, Tree]
+    facts: dict[str, Any]  # whatever must agree when the run goes on
+
+
+class CheckpointStore:
+    """The generations of one run, newest last."""
+
+    def __init__(self, folder: Path, keep: int = 3) -> None:
+        self.folder, self.keep = folder, keep
+        self.blobs = folder / "blobs"
+        self.damaged: list[str] = []  # what `load` found unusable, in words
+        self._written: dict[int, tuple[Tree, str]] = {}  # client -> its memory as last written
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        """Write a generation; it exists once its manifest is in place."""
+        self.blobs.mkdir(parents=True, exist_ok=True)
+        body = {
+            "schema": SCHEMA,
+            "round": checkpoint.round,
+            "server": self._put(checkpoint.server),
+            "memory": {
+                str(client): self._put_memory(client, tree)
+                for client, tree in sorted(checkpoint.memory.items())
+            },
+            "facts": checkpoint.facts,
+        }
+        write_atomically(
+            self._manifest(checkpoint.round), json.dumps({"body": body, "sha256": _seal(body)}).encode()
+        )
+        self._forget_old()
+
+    def load(self) -> Checkpoint | None:
+        """The newest generation that is whole; damaged ones are removed and noted."""
+        clear_temporaries(self.folder)
+        clear_temporaries(self.blobs)
+        for path in reversed(self._manifests()):
+            try:
+                return self._read(path)
+            except DataError as error:
+                self.damaged.append(str(error))
+                path.unlink()
+        return None
+
+    def drop(self, round: int) -> None:
+        """Forget a generation that turned out not to be of use."""
+        self._manifest(round).unlink(missing_ok=True)
+
+    def _read(self, path: Path) -> Checkpoint:
+        body = _read_manifest(path)
+        memory = {int(client): self._get(name) for client, name in body["memory"].items()}
+        self._written = {client: (tree, body["memory"][str(client)]) for client, tree in memory.items()}
+        return Checkpoint(body["round"], self._get(body["server"]), memory, body["facts"])
+
+    def _put(self, tree: Tree) -> str:
+        content = encode(tree)
+        name = hashlib.sha256(content).hexdigest()
+        if not (self.blobs / name).exists():
+            write_atomically(self.blobs / name, content)
+        return name
+
+    def _put_memory(self, client: int, tree: Tree) -> str:
+        known = self._written.get(client)
+        if known is None or known[0] is not tree:
+            known = self._written[client] = (tree, self._put(tree))
+        return known[1]
+
+    def _get(self, name: str) -> Tree:
+        path = self.blobs / Path(name).name
+        content = path.read_bytes() if path.is_file() else b""
+        if hashlib.sha256(content).hexdigest() != name:
+            # Left in place, it would pass for written when the same state is reached again.
+            path.unlink(missing_ok=True)
+            raise DataError(f"{path} is damaged: its SHA-256 is not its name")
+        return decode(content, str(path))
+
+    def _manifest(self, round: int) -> Path:
+        return self.folder / f"round-{round:08d}.json"
+
+    def _manifests(self) -> list[Path]:
+        return sorted(self.folder.glob("round-*.json"))
+
+    def _forget_old(self) -> None:
+        for path in self._manifests()[: -self.keep]:
+            path.unlink()
+        wanted = {name for path in self._manifests() for name in _names(path)}
+        for blob in self.blobs.iterdir():
+            if blob.name not in wanted:
+                blob.unlink()
+
+
+def _seal(body: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    try:
+        manifest = json.loads(path.read_bytes())
+        body = manifest["body"]
+        sound = manifest["sha256"] == _seal(body) and body["schema"] == SCHEMA
+    except (ValueError, KeyError, TypeError, RecursionError):
+        sound = False
+    if not sound:
+        raise DataError(f"{path} is damaged: its content does not match its SHA-256")
+    return dict(body)
+
+
+def _names(path: Path) -> Iterator[str]:
+    try:
+        body = _read_manifest(path)
+    except DataError:
+        return
+    yield body["server"]
+    yield from body["memory"].values()

@@ -1,0 +1,224 @@
+"""The experiment file: every table, key, default and legal value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from counterpoise.core.local import SCHEDULES, Local
+from counterpoise.core.method import Method, build_method, build_named
+from counterpoise.engines.choose import EngineSettings
+from counterpoise.errors import ConfigError, legal_words
+from counterpoise.experiment.toml import override, parse_toml, read_toml
+from counterpoise.rounds import Cohort
+
+Named = str | dict[str, dict[str, Any]]  # a name, or { name = { argument = value } }
+Share = Annotated[float, Field(ge=0, lt=1)]
+Seed = Annotated[int, Field(ge=0, lt=2**63)]
+
+
+class Table(BaseModel):
+    """A table that knows all its keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class OpenTable(Table):
+    """A table whose further keys are arguments of what it names."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
+    name: str
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        return dict(self.model_extra or {})
+
+
+class DataTable(OpenTable):
+    """Which samples. Further keys are arguments of the data set."""
+
+    name: str = Field("digits", description="a data set of `counterpoise ls data`")
+    root: str | None = Field(
+        None, description="folder of the data sets; else COUNTERPOISE_DATA, else the user's cache"
+    )
+    imbalance: float | Named = Field(
+        1.0,
+        description="largest over smallest class of an exponential long tail, or an imbalance such as { step = { factor = 10.0 } }",
+    )
+    validation: Share = Field(
+        0.0, description="share of the training set, by class, that the server keeps for validation"
+    )
+    seed: Seed = Field(
+        0,
+        description="draws which samples the imbalance and the validation keep; the same for every run seed",
+    )
+    augment: list[Named] = Field(
+        [], description='augmentations of the training images, such as ["flip", "crop"]'
+    )
+
+
+class PartitionTable(OpenTable):
+    """Who holds which samples. Further keys are arguments of the partition."""
+
+    name: str = Field("dirichlet", description="a partition of `counterpoise ls partitions`")
+    clients: int = Field(10, ge=0, description="number of clients; 0 with `natural`: all that the data has")
+    validation: Share = Field(0.0, description="share of its samples that each client keeps for validation")
+    seed: Seed | None = Field(None, description="draws the partition; by default the run's seed")
+
+
+class CohortTable(Table):
+    """Which clients train in a round."""
+
+    size: int | None = Field(None, ge=1, description="clients a round; by default all")
+    sampling: Literal["exact", "bernoulli"] = Field(
+        "exact", description="exactly `size` clients, or each with chance size / N"
+    )
+
+
+class ModelTable(OpenTable):
+    """What is trained. Further keys are arguments of the model."""
+
+    name: str = Field("mlp", description="a model of `counterpoise ls models`")
+
+
+class LocalTable(Table):
+    """How a client trains; the same for every method."""
+
+    lr: float = Field(0.1, gt=0, description="learning rate of the first round")
+    schedule: Named = Field(
+        "constant", description="learning rate over rounds: constant, factor, cosine, steps"
+    )
+    batch_size: int = Field(32, ge=1, description="samples a step")
+    epochs: int = Field(1, ge=1, description="passes over its data that a client makes in a round")
+    momentum: float = Field(0.0, ge=0, lt=1, description="momentum of the local steps, from 0 in each round")
+    weight_decay: float = Field(0.0, ge=0, description="strength of the weight decay")
+    decoupled: bool = Field(False, description="weight decay outside the method's rule and the momentum")
+    clip: float | None = Field(None, gt=0, description="largest norm of a gradient; by default none")
+    batching: Literal["auto", "pad", "wrap", "drop"] = Field(
+        "auto",
+        description="the last short batch: padded, filled from the next order, or dropped; auto: wrap with BatchNorm, else pad",
+    )
+
+
+class EngineTable(Table):
+    """How the work is executed; no choice here changes the result beyond rounding."""
+
+    name: Literal["auto", "loop", "stacked"] = Field(
+        "auto", description="clients one by one, or side by side"
+    )
+    device: str = Field("auto", description="auto, cpu, cuda")
+    compile: bool = Field(False, description="compile the stacked step; repays in long runs on a GPU")
+    processes: int = Field(0, ge=0, description="worker processes of the loop engine; 0: one a core")
+    threads: int = Field(
+        1, ge=1, description="threads of the main process; more pay only for large models on an idle machine"
+    )
+    chunk: int = Field(0, ge=0, description="clients the stacked engine trains at once; 0: as many as fit")
+    dtype: Literal["float32", "float64"] = Field("float32", description="type of parameters and inputs")
+    reason: str = Field("", description="written into the resolved config: why this engine")
+
+
+class EvaluateTable(Table):
+    """When and how the model is scored on the test set."""
+
+    every: int = Field(1, ge=1, description="rounds between evaluations; the last round is always evaluated")
+    shots: Literal["rule", "paper"] = Field(
+        "rule", description="head, medium and tail by cumulative share, or as printed in FedReLa"
+    )
+
+
+class CheckpointTable(Table):
+    """What an interrupted run continues from."""
+
+    every: int = Field(1, ge=1, description="rounds between checkpoints")
+    keep: int = Field(3, ge=2, description="checkpoints that are kept")
+
+
+class Experiment(Table):
+    """One run: data, clients, model, method and engine."""
+
+    seed: Seed = Field(
+        0, description="seed of the run: first parameters, partition, cohorts, order of samples"
+    )
+    rounds: int = Field(50, ge=1, description="communication rounds")
+    method: Any = Field(
+        "fedavg",
+        description="a name, or a list of names and { name = { argument = value } }; see `counterpoise ls methods`",
+    )
+    data: DataTable = DataTable()
+    partition: PartitionTable = PartitionTable()
+    cohort: CohortTable = CohortTable()
+    model: ModelTable = ModelTable()
+    local: LocalTable = LocalTable()
+    engine: EngineTable = EngineTable()
+    evaluate: EvaluateTable = EvaluateTable()
+    checkpoint: CheckpointTable = CheckpointTable()
+
+    def tables(self) -> dict[str, Any]:
+        """The config as plain tables, defaults included."""
+        return self.model_dump(mode="json")
+
+    def build_method(self) -> Method:
+        return build_method(self.method)
+
+    def build_local(self, has_batch_norm: bool) -> Local:
+        settings = self.local.model_dump(exclude={"schedule", "batching"})
+        batching = (
+            self.local.batching if self.local.batching != "auto" else "wrap" if has_batch_norm else "pad"
+        )
+        return Local(**settings, batching=batching, schedule=build_named(SCHEDULES, self.local.schedule))
+
+    def build_cohort(self) -> Cohort:
+        return Cohort(**self.cohort.model_dump())
+
+    def engine_settings(self) -> EngineSettings:
+        return EngineSettings(**self.engine.model_dump(exclude={"dtype"}))
+
+
+def load_experiment(path: Path | None, overrides: Iterable[str] = ()) -> Experiment:
+    """The experiment of a file with assignments from the command line put in."""
+    tables = read_toml(path) if path is not None else {}
+    for assignment in overrides:
+        tables = override(tables, assignment)
+    return make_experiment(tables, str(path) if path is not None else "experiment")
+
+
+def parse_experiment(text: str, source: str = "experiment") -> Experiment:
+    return make_experiment(parse_toml(text, source), source)
+
+
+def make_experiment(tables: Mapping[str, Any], source: str = "experiment") -> Experiment:
+    """The experiment that these tables describe, or a ConfigError that names the key."""
+    try:
+        return Experiment.model_validate(dict(tables))
+    except ValidationError as error:
+        raise ConfigError(f"{source}: {_explain(error)}") from None
+
+
+def _explain(error: ValidationError) -> str:
+    """The first problem in one line: key, what was given, what is legal."""
+    problem = error.errors()[0]
+    place = [str(step) for step in problem["loc"] if not _is_union_branch(step)]
+    key = ".".join(place)
+    if problem["type"] == "extra_forbidden":
+        return f"no key {key}; {legal_words(place[-1], _legal_keys(place[:-1]))}"
+    given = "" if problem["type"] == "missing" else f" = {_short(problem['input'])}"
+    return f"{key}{given} is not legal: {problem['msg'][0].lower()}{problem['msg'][1:]}"
+
+
+def _is_union_branch(step: int | str) -> bool:
+    return isinstance(step, str) and (step in ("float", "str", "int") or step.startswith("dict["))
+
+
+def _legal_keys(place: list[str]) -> Iterable[str]:
+    if not place:
+        return Experiment.model_fields
+    table = Experiment.model_fields[place[0]].annotation
+    return table.model_fields if isinstance(table, type) and issubclass(table, BaseModel) else ()
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

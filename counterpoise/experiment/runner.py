@@ -1,0 +1,262 @@
+"""Run an experiment in a folder, so that it can be stopped at any moment and go on to the same end."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from safetensors.torch import save
+from torch import nn
+
+from counterpoise.core.codec import digest
+from counterpoise.core.tree import tmap
+from counterpoise.data.federation import Federation
+from counterpoise.errors import ConfigError, DataError, RunError
+from counterpoise.experiment.assemble import assemble, fingerprint, load_federation
+from counterpoise.experiment.atomic import clear_temporaries, write_atomically
+from counterpoise.experiment.checkpoint import Checkpoint, CheckpointStore
+from counterpoise.experiment.config import Experiment, load_experiment
+from counterpoise.experiment.folder import RunFolder, read_rows
+from counterpoise.experiment.record import machine, summarise_rows, versions
+from counterpoise.experiment.toml import write_toml
+from counterpoise.report.curves import draw_curves
+from counterpoise.report.heatmap import draw_heatmap
+from counterpoise.rounds import Outcome, ServerState
+from counterpoise.simulation import Simulation
+
+Watch = Callable[[Mapping[str, Any], int], None]  # a row of metrics, all rounds
+
+
+class Run(NamedTuple):
+    """A simulation at work in a folder."""
+
+    experiment: Experiment
+    simulation: Simulation
+    folder: RunFolder
+    store: CheckpointStore
+    facts: dict[str, Any]
+
+
+def start(
+    experiment: Experiment,
+    out: Path,
+    watch: Watch | None = None,
+    federation: Federation | None = None,
+    model: nn.Module | None = None,
+) -> dict[str, Any]:
+    """A new run; returns its summary."""
+    folder = RunFolder(out)
+    folder.create()
+    with folder.locked():
+        federation = federation or load_federation(experiment)
+        simulation = assemble(experiment, federation, model)
+        try:
+            experiment = settle(experiment, simulation)
+            run = _open_run(experiment, simulation, federation, folder)
+            write_atomically(folder.config, write_toml(experiment.tables()).encode())
+            _describe(run, federation)
+            return _go_on(run, simulation.open(), 0.0, watch)
+        finally:
+            simulation.close()
+
+
+def resume(
+    path: Path,
+    watch: Watch | None = None,
+    federation: Federation | None = None,
+    model: nn.Module | None = None,
+) -> dict[str, Any]:
+    """Go on from the newest whole checkpoint; returns the summary."""
+    folder = RunFolder(path)
+    if not folder.config.is_file():
+        raise ConfigError(f"{path} holds no run: there is no config.toml in it")
+    with folder.locked():
+        clear_temporaries(folder.path)
+        experiment = load_experiment(folder.config)
+        federation = federation or load_federation(experiment)
+        simulation = assemble(experiment, federation, model)
+        try:
+            run = _open_run(experiment, simulation, federation, folder)
+            state, seconds = _restore(run)
+            _describe(run, federation)
+            return _go_on(run, state, seconds, watch)
+        finally:
+            simulation.close()
+
+
+def settle(experiment: Experiment, simulation: Simulation) -> Experiment:
+    """The experiment with every choice made, as the run's folder keeps it."""
+    chosen = simulation.settings
+    engine = experiment.engine.model_copy(
+        update={
+            "name": chosen.name,
+            "device": chosen.device,
+            "processes": chosen.processes,
+            "chunk": chosen.chunk,
+            "reason": chosen.reason,
+        }
+    )
+    local = experiment.local.model_copy(update={"batching": simulation.work.local.batching})
+    partition = experiment.partition.model_copy(update={"clients": len(simulation.work.federation.clients)})
+    return experiment.model_copy(update={"engine": engine, "local": local, "partition": partition})
+
+
+def _open_run(
+    experiment: Experiment, simulation: Simulation, federation: Federation, folder: RunFolder
+) -> Run:
+    facts = {"config": experiment.tables(), "data_sha256": fingerprint(federation), "versions": versions()}
+    store = CheckpointStore(folder.checkpoints, experiment.checkpoint.keep)
+    return Run(experiment, simulation, folder, store, facts)
+
+
+def _go_on(run: Run, state: ServerState, seconds: float, watch: Watch | None) -> dict[str, Any]:
+    """Rounds until the end, each with its row, its time and, when due, its checkpoint."""
+    experiment, folder = run.experiment, run.folder
+    try:
+        while state.round < experiment.rounds:
+            began = time.perf_counter()
+            state, outcome = run.simulation.advance(state)
+            row = _row(run, state, outcome)
+            spent = time.perf_counter() - began
+            seconds += spent
+            folder.append(folder.metrics, row)
+            folder.append(folder.timing, {"round": outcome.round, "seconds": spent})
+            if state.round % experiment.checkpoint.every == 0 or state.round == experiment.rounds:
+                run.store.save(_checkpoint(run, state, seconds))
+            if watch is not None:
+                watch(row, experiment.rounds)
+        return _finish(run, state, seconds)
+    except OSError as error:
+        raise RunError(
+            f"round {state.round}: {error.strerror or error}; continue with `counterpoise resume {folder.path}`"
+        ) from None
+
+
+def _row(run: Run, state: ServerState, outcome: Outcome) -> dict[str, Any]:
+    last = state.round == run.experiment.rounds
+    due = last or state.round % run.experiment.evaluate.every == 0
+    scores = run.simulation.evaluate(state) if due else {}
+    return outcome.row() | scores
+
+
+def _checkpoint(run: Run, state: ServerState, seconds: float) -> Checkpoint:
+    server = {"params": state.params, "buffers": state.buffers, "slots": state.slots}
+    memory = run.simulation.engine.memory
+    return Checkpoint(
+        state.round, server, dict(memory), {**run.facts, "logs": run.folder.log_sizes(), "seconds": seconds}
+    )
+
+
+def _restore(run: Run) -> tuple[ServerState, float]:
+    """The state of the newest whole checkpoint that the logs reach; without one the run starts again."""
+    device = run.simulation.work.federation.train.x.device
+    while (found := run.store.load()) is not None:
+        _check_facts(run, found.facts)
+        try:
+            run.folder.cut_logs(found.facts["logs"])
+        except DataError:
+            run.store.drop(found.round)
+            continue
+        server, memory = (
+            tmap(lambda leaf: leaf.to(device), tree)
+            for tree in (found.server, {str(k): m for k, m in found.memory.items()})
+        )
+        run.simulation.engine.memory.update({int(client): tree for client, tree in memory.items()})
+        state = ServerState(server["params"], server.get("buffers", {}), server.get("slots", {}), found.round)
+        return state, float(found.facts["seconds"])
+    run.folder.cut_logs({run.folder.metrics.name: 0, run.folder.timing.name: 0})
+    return run.simulation.open(), 0.0
+
+
+def _check_facts(run: Run, found: Mapping[str, Any]) -> None:
+    """Refuse to go on with anything that would lead to another end, naming what differs."""
+    if difference := first_difference(found["config"], run.facts["config"]):
+        raise ConfigError(f"{run.folder.path} cannot go on: {difference}; put it back, or start a new run")
+    if difference := first_difference(found["versions"], run.facts["versions"]):
+        raise ConfigError(
+            f"{run.folder.path} cannot go on to the same end: {difference}; install that version, or start a new run"
+        )
+    if found["data_sha256"] != run.facts["data_sha256"]:
+        raise ConfigError(
+            f"{run.folder.path} cannot go on: the data is not what it was (its SHA-256 differs); put it back, or start a new run"
+        )
+
+
+def first_difference(before: Mapping[str, Any], now: Mapping[str, Any], path: str = "") -> str | None:
+    """The first key whose value differs, in words."""
+    for key in sorted({*before, *now}):
+        old, new = before.get(key), now.get(key)
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            if inner := first_difference(old, new, f"{path}{key}."):
+                return inner
+        elif json.dumps(old, sort_keys=True) != json.dumps(new, sort_keys=True):
+            return f"{path}{key} was {old!r} and is {new!r}"
+    return None
+
+
+def _finish(run: Run, state: ServerState, seconds: float) -> dict[str, Any]:
+    folder, simulation = run.folder, run.simulation
+    rows = read_rows(folder.metrics)
+    model = {"params": state.params, "buffers": state.buffers}
+    summary = {
+        "method": simulation.method.name,
+        "seed": run.experiment.seed,
+        "rounds": run.experiment.rounds,
+        **summarise_rows(rows),
+        "seconds": seconds,
+        "engine": simulation.settings.name,
+        "device": simulation.settings.device,
+        "params_sha256": digest(model),
+        "state_sha256": _state_digest(state, simulation.engine.memory, folder.metrics),
+    }
+    write_atomically(
+        folder.model,
+        save({name: t.detach().cpu().contiguous() for name, t in (state.params | state.buffers).items()}),
+    )
+    draw_curves(rows, folder.curves_picture, f"{simulation.method.name} on {simulation.work.federation.name}")
+    folder.write_json(folder.summary, summary)
+    return summary
+
+
+def _state_digest(state: ServerState, memory: Mapping[int, Any], metrics: Path) -> str:
+    """SHA-256 of all that the run has come to: model, server, clients and rows."""
+    whole = {
+        "params": state.params,
+        "buffers": state.buffers,
+        "slots": state.slots,
+        "memory": {str(k): m for k, m in memory.items()},
+    }
+    return hashlib.sha256(digest(whole).encode() + metrics.read_bytes()).hexdigest()
+
+
+def _describe(run: Run, federation: Federation) -> None:
+    """The record and the picture of the partition, where they are not there yet."""
+    folder, settings, counts = run.folder, run.simulation.settings, federation.counts()
+    if folder.record.exists():
+        return
+    draw_heatmap(
+        counts.numpy(),
+        federation.classes,
+        folder.partition_picture,
+        f"{federation.name}: samples of each client and class",
+    )
+    record = {
+        "versions": versions(),
+        "machine": machine(),
+        "engine": asdict(settings),
+        "parameters": sum(p.numel() for p in run.simulation.work.model.params().values()),
+        "data": {
+            "name": federation.name,
+            "classes": list(federation.classes),
+            "class_counts": counts.sum(0).tolist(),
+            "notes": list(federation.notes),
+        },
+        "data_sha256": run.facts["data_sha256"],
+        "clients": counts.tolist(),
+    }
+    folder.write_json(folder.record, record)

@@ -1,0 +1,1 @@
+"""Tables and pictures of what runs came to."""

@@ -1,0 +1,46 @@
+"""Scores and loss over rounds as a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+# Colours that colour-blind readers tell apart (Okabe and Ito).
+SCORES = {
+    "accuracy": "#000000",
+    "balanced_accuracy": "#0072B2",
+    "head": "#E69F00",
+    "medium": "#009E73",
+    "tail": "#D55E00",
+}
+
+
+def draw_curves(rows: Sequence[Mapping[str, Any]], path: Path, title: str = "") -> None:
+    """Write a PNG: accuracy, balanced accuracy and recall of head, medium and tail classes; below, the training loss."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.5, 5.5), dpi=120, layout="constrained")
+    FigureCanvasAgg(figure)
+    scores, loss = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
+    for name, colour in SCORES.items():
+        known = [(row["round"] + 1, row[name]) for row in rows if row.get(name) is not None]
+        if known:
+            scores.plot(
+                *zip(*known, strict=True),
+                color=colour,
+                label=name.replace("_", " "),
+                linewidth=1.6,
+                marker="." if len(known) < 20 else None,
+            )
+    scores.set(ylim=(0, 1), ylabel="on the test set", title=title)
+    scores.legend(loc="lower right", frameon=False, ncols=2, fontsize=8)
+    trained = [(row["round"] + 1, row["loss"]) for row in rows if row["loss"] is not None]
+    if trained:
+        loss.plot(*zip(*trained, strict=True), color="#555555", linewidth=1.2)
+    loss.set(xlabel="round", ylabel="training loss")
+    for axes in (scores, loss):
+        axes.grid(alpha=0.3)
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path)

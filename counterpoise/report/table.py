@@ -1,0 +1,59 @@
+"""Summaries of runs as a table: one row a method, mean and deviation over seeds."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+COLUMNS = {
+    "accuracy": "accuracy",
+    "balanced_accuracy": "balanced",
+    "macro_f1": "macro-F1",
+    "head": "head",
+    "medium": "medium",
+    "tail": "tail",
+}
+
+
+def group_by_method(summaries: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
+    """Summaries of each method, in the order in which the methods first come up."""
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for summary in summaries:
+        groups.setdefault(summary["method"], []).append(summary)
+    return groups
+
+
+def spread(values: Sequence[float | None]) -> str:
+    """``mean ± sample deviation`` in percent; one value stands alone, none is n/a."""
+    known = [100 * value for value in values if value is not None]
+    if not known:
+        return "n/a"
+    mean = f"{statistics.fmean(known):.1f}"
+    return f"{mean} ± {statistics.stdev(known):.1f}" if len(known) > 1 else mean
+
+
+def rows_of(summaries: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """Method, seeds, one cell a score, seconds a run."""
+    return [
+        [
+            method,
+            str(len(runs)),
+            *(spread([run[key] for run in runs]) for key in COLUMNS),
+            f"{statistics.fmean(run['seconds'] for run in runs):.1f}",
+        ]
+        for method, runs in group_by_method(summaries).items()
+    ]
+
+
+def header() -> list[str]:
+    return ["method", "seeds", *(f"{name} %" for name in COLUMNS.values()), "seconds"]
+
+
+def table(summaries: Sequence[Mapping[str, Any]]) -> str:
+    """The table as plain text in Markdown's form."""
+    lines = [header(), *rows_of(summaries)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+    text = [" | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines]
+    rule = " | ".join("-" * width for width in widths)
+    return "\n".join(f"| {line} |" for line in [text[0], rule, *text[1:]])

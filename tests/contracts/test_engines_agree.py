@@ -1,0 +1,121 @@
+"""Every method and part gives the same run client by client, stacked in any chunks, and in worker processes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from federations import (
+    COMPOSITIONS,
+    LOOP,
+    STACKED,
+    all_state,
+    distance,
+    every_spec,
+    fingerprint,
+    run_rounds,
+    simulate,
+    small_model,
+    spec_name,
+    unequal_federation,
+)
+
+from counterpoise.core.local import Local
+from counterpoise.core.method import METHODS, MethodSpec
+from counterpoise.core.tree import Tree
+from counterpoise.engines.choose import EngineSettings
+from counterpoise.schedules import factor
+
+CLOSE = 1e-8
+LOCALS = {
+    "momentum": Local(lr=0.1, batch_size=12, momentum=0.9),
+    "coupled decay": Local(lr=0.1, batch_size=12, momentum=0.5, weight_decay=0.05),
+    "decoupled decay": Local(lr=0.1, batch_size=12, momentum=0.5, weight_decay=0.05, decoupled=True),
+    "clip": Local(lr=0.3, batch_size=12, clip=0.2, schedule=factor(0.5)),
+    "two epochs": Local(lr=0.1, batch_size=20, epochs=2),
+    "wrap": Local(lr=0.1, batch_size=12, batching="wrap"),
+    "drop": Local(lr=0.1, batch_size=12, batching="drop"),
+}
+IMAGE = (2, 6, 6)
+
+
+def _state(spec: MethodSpec, engine: EngineSettings, local: Local | None = None) -> Tree:
+    sim = simulate(spec, engine=engine, local=local)
+    return all_state(sim, run_rounds(sim))
+
+
+def _image_state(spec: MethodSpec, engine: EngineSettings, norm: str, local: Local) -> Tree:
+    federation = unequal_federation(IMAGE)
+    model = small_model("resnet8", IMAGE, norm=norm, width=2)
+    sim = simulate(spec, engine=engine, local=local, federation=federation, model=model, rounds=2)
+    return all_state(sim, run_rounds(sim))
+
+
+def test_cohorts_change_and_some_clients_return() -> None:
+    sim = simulate("fedavg")
+    samples = sim.work.federation.samples()
+    cohorts = [sim.cohort.draw(sim.seed, round, samples) for round in range(3)]
+    assert len({tuple(cohort) for cohort in cohorts}) == 3
+    assert set(cohorts[0]) & (set(cohorts[1]) | set(cohorts[2]))
+
+
+@pytest.mark.parametrize("spec", every_spec(), ids=spec_name)
+def test_stacked_equals_loop_in_chunks_of_any_size(spec: MethodSpec) -> None:
+    expected = _state(spec, LOOP)
+    for chunk in (1, 2, 3):
+        assert distance(expected, _state(spec, replace(STACKED, chunk=chunk))) < CLOSE, chunk
+
+
+@pytest.mark.parametrize("local", LOCALS.values(), ids=LOCALS)
+@pytest.mark.parametrize("spec", ["fednova", "scaffold", COMPOSITIONS[0], COMPOSITIONS[3]], ids=spec_name)
+def test_stacked_equals_loop_under_every_local_optimizer(spec: MethodSpec, local: Local) -> None:
+    assert distance(_state(spec, LOOP, local), _state(spec, replace(STACKED, chunk=2), local)) < CLOSE
+
+
+@pytest.mark.parametrize("spec", ["fedavg", "scaffold", COMPOSITIONS[1]], ids=spec_name)
+def test_stacked_equals_loop_on_a_residual_network_with_group_norm(spec: MethodSpec) -> None:
+    local = Local(lr=0.05, batch_size=16)
+    expected = _image_state(spec, LOOP, "group", local)
+    assert distance(expected, _image_state(spec, replace(STACKED, chunk=2), "group", local)) < CLOSE
+
+
+@pytest.mark.parametrize("batching", ["wrap", "drop"])
+@pytest.mark.parametrize("spec", ["fedavg", "fedsam"], ids=spec_name)
+def test_stacked_equals_loop_with_batch_norm_and_its_buffers(spec: MethodSpec, batching: str) -> None:
+    local = Local(lr=0.05, batch_size=16, batching=batching)  # type: ignore[arg-type]
+    expected = _image_state(spec, LOOP, "batch", local)
+    assert any(name.endswith("running_var") for name in expected["buffers"])
+    assert distance(expected, _image_state(spec, replace(STACKED, chunk=2), "batch", local)) < CLOSE
+
+
+@pytest.mark.parametrize("spec", [*METHODS.names(), *COMPOSITIONS], ids=spec_name)
+def test_worker_processes_equal_the_loop_bit_for_bit(spec: MethodSpec) -> None:
+    alone, workers = simulate(spec), simulate(spec, engine=replace(LOOP, processes=2))
+    try:
+        assert fingerprint(alone, run_rounds(alone)) == fingerprint(workers, run_rounds(workers))
+    finally:
+        workers.close()
+
+
+@pytest.mark.parametrize("spec", [*METHODS.names(), *COMPOSITIONS], ids=spec_name)
+def test_a_second_build_gives_the_same_run_bit_for_bit(spec: MethodSpec) -> None:
+    first, second = simulate(spec), simulate(spec)
+    assert fingerprint(first, run_rounds(first)) == fingerprint(second, run_rounds(second))
+
+
+@pytest.mark.parametrize("spec", METHODS.names())
+def test_a_simulation_run_again_from_the_start_gives_the_same_run(spec: MethodSpec) -> None:
+    sim = simulate(spec)
+    assert fingerprint(sim, run_rounds(sim)) == fingerprint(sim, run_rounds(sim))
+
+
+def test_taking_the_trained_module_does_not_change_where_a_run_starts() -> None:
+    sim = simulate("fedavg")
+    before = sim.open()
+    sim.module(run_rounds(sim))
+    assert distance(before.params, sim.open().params) == 0
+
+
+def test_another_seed_gives_another_run() -> None:
+    first, second = simulate("fedavg"), simulate("fedavg", seed=1)
+    assert fingerprint(first, run_rounds(first)) != fingerprint(second, run_rounds(second))

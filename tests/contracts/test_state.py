@@ -1,0 +1,148 @@
+"""What a run carries: memory counts, off values switch a part off, replies may come in any order, bytes keep state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+import torch
+from federations import (
+    COMPOSITIONS,
+    all_state,
+    ask_clients,
+    distance,
+    every_spec,
+    fingerprint,
+    run_rounds,
+    simulate,
+    spec_name,
+)
+from torch import Tensor
+
+from counterpoise.client import Broadcast
+from counterpoise.core.codec import decode, digest, encode
+from counterpoise.core.method import METHODS, PARTS, Method, MethodSpec, build_method, find_entry
+from counterpoise.core.part import Replies, Task
+from counterpoise.core.rng import generator
+from counterpoise.core.tree import Tree, take
+from counterpoise.rounds import ServerState, one_exchange
+from counterpoise.simulation import Simulation
+
+EVERYONE = range(6)
+# By their defaults these are FedAvg.
+PLAIN = {"fedavg", "cross_entropy", "server_step"}
+
+
+def _keeps_memory(spec: MethodSpec) -> bool:
+    return any(part.enroll is not None for part in build_method(spec).parts)
+
+
+def _same_weighting(method: Method) -> MethodSpec:
+    return {"fedavg": {"weighting": method.weighting}}
+
+
+def _alone(name: str, arguments: dict[str, Any] | None = None) -> MethodSpec:
+    """A method by itself, or a part on FedAvg."""
+    item = {name: arguments or {}}
+    return item if name in METHODS else ["fedavg", item]
+
+
+@pytest.mark.parametrize("spec", [s for s in every_spec() if _keeps_memory(s)], ids=spec_name)
+def test_memory_of_the_first_round_alters_the_second(spec: MethodSpec) -> None:
+    kept, wiped = simulate(spec), simulate(spec)
+    first, _ = ask_clients(kept, kept.open(), EVERYONE)
+    same, _ = ask_clients(wiped, wiped.open(), EVERYONE)
+    assert sorted(kept.engine.memory) == list(EVERYONE)
+    wiped.engine.memory.clear()
+    second, _ = ask_clients(kept, first, EVERYONE)
+    forgetful, _ = ask_clients(wiped, same, EVERYONE)
+    assert distance(first.params, same.params) == 0
+    assert distance(second.params, forgetful.params) > 1e-6
+
+
+@pytest.mark.parametrize("spec", every_spec(), ids=spec_name)
+def test_only_parts_that_enroll_keep_memory(spec: MethodSpec) -> None:
+    sim = simulate(spec)
+    run_rounds(sim, rounds=1)
+    assert bool(sim.engine.memory) == _keeps_memory(spec)
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in [*METHODS.names(), *PARTS.names()] if find_entry(n).facts.get("off")]
+)
+def test_the_off_value_equals_fedavg(name: str) -> None:
+    off = simulate(_alone(name, find_entry(name).facts["off"]))
+    plain = simulate(_same_weighting(off.method))
+    assert distance(run_rounds(off).params, run_rounds(plain).params) < 1e-12
+
+
+@pytest.mark.parametrize("name", sorted({*METHODS.names(), *PARTS.names()} - PLAIN))
+def test_the_default_does_something(name: str) -> None:
+    on = simulate(_alone(name), rounds=5)  # deferred weights are on in the last of five rounds
+    plain = simulate(_same_weighting(on.method), rounds=5)
+    expected, found = run_rounds(plain).params, run_rounds(on).params
+    assert found.keys() != expected.keys() or distance(expected, found) > 1e-6
+
+
+@dataclass
+class Recorded:
+    """Answers with replies that were recorded before, in some order."""
+
+    replies: Replies
+    order: Tensor
+
+    def train(self, tasks: Sequence[Task], broadcast: Broadcast) -> Replies:
+        return Replies(**take(self.replies._asdict(), self.order))
+
+    def commit(self, round: int, clients: Sequence[int]) -> None:
+        assert list(clients) == sorted(clients)
+
+
+def _record_round(sim: Simulation, state: ServerState) -> Replies:
+    method = sim.method
+    shared = {
+        p.name: {} if p.send is None else p.send(state.slots.get(p.name, {}), state.round)
+        for p in method.parts
+    }
+    tasks = [Task(client) for client in EVERYONE]
+    return sim.engine.train(tasks, Broadcast(state.round, 0.1, state.params, state.buffers, shared))
+
+
+@pytest.mark.parametrize("spec", [*METHODS.names(), *COMPOSITIONS], ids=spec_name)
+def test_the_order_of_replies_changes_nothing(spec: MethodSpec) -> None:
+    sim = simulate(spec)
+    state = run_rounds(sim, rounds=1)
+    replies, tasks = _record_round(sim, state), [Task(client) for client in EVERYONE]
+    seen = set()
+    for permutation in range(50):
+        order = torch.randperm(6, generator=generator(0, "order", permutation))
+        after, _ = one_exchange(sim.method, state, Recorded(replies, order), tasks, 0.1, 6)  # type: ignore[arg-type]
+        seen.add(digest({"params": after.params, "slots": after.slots}))
+    assert len(seen) == 1
+
+
+def _through_bytes(tree: Tree) -> Tree:
+    return decode(encode(tree))
+
+
+@pytest.mark.parametrize("spec", every_spec(), ids=spec_name)
+def test_state_survives_bytes(spec: MethodSpec) -> None:
+    whole, resumed = simulate(spec), simulate(spec)
+    middle = run_rounds(whole, rounds=2)
+    saved = _through_bytes(all_state(whole, middle))
+    resumed.engine.memory = {int(client): memory for client, memory in saved.get("memory", {}).items()}
+    state = ServerState(saved["params"], saved.get("buffers", {}), saved.get("slots", {}), round=2)
+    last, continued = run_rounds(whole, middle, 1), run_rounds(resumed, state, 1)
+    assert fingerprint(whole, last) == fingerprint(resumed, continued)
+
+
+def test_a_frozen_parameter_is_neither_trained_nor_changed_by_averaging() -> None:
+    sim = simulate("fedavg", dtype=torch.float32)
+    frozen = replace(sim, work=sim.work)
+    sim.work.model.module.head.weight.requires_grad_(False)  # type: ignore[union-attr]
+    state = frozen.open()
+    after = run_rounds(frozen, state, 3)
+    assert "head.weight" not in after.params
+    assert torch.equal(after.buffers["head.weight"], state.buffers["head.weight"])

@@ -1,0 +1,212 @@
+"""Tables of the user's own."""
+
+from __future__ import annotations
+
+import io
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import bad_tables
+import pytest
+import torch
+
+from counterpoise.data.own import read_table
+from counterpoise.errors import ConfigError, DataError
+
+SQRT_3_2 = math.sqrt(1.5)
+
+
+def written(folder: Path, *rows: str, name: str = "t.csv", **how: str) -> Path:
+    path = folder / name
+    path.write_text("\n".join(rows) + "\n", **how)
+    return path
+
+
+def by_class(*cells: str) -> list[str]:
+    """Five rows of each class, equal but for their class: any split leaves four and one."""
+    return [f"{cell},{label}" for label, cell in zip("pqrs", cells, strict=False) for _ in range(5)]
+
+
+def columns_of(x: torch.Tensor, y: torch.Tensor, label: int) -> list[float]:
+    rows = x[y == label]
+    assert (rows == rows[0]).all()
+    return rows[0].tolist()
+
+
+def test_numbers_are_standardised_by_the_training_rows(tmp_path: Path) -> None:
+    data = read_table(written(tmp_path, "a,label", *by_class("1", "3")), "label")
+    assert data.classes == ("p", "q")
+    assert (len(data.train.y), len(data.test.y)) == (8, 2)
+    assert data.train.y.bincount().tolist() == [4, 4]
+    assert data.train.x[:, 0].tolist() == [-1.0] * 4 + [1.0] * 4  # mean 2, deviation 1
+    assert data.test.x.tolist() == [[-1.0], [1.0]]
+
+
+def test_a_missing_number_takes_the_median_and_an_indicator(tmp_path: Path) -> None:
+    data = read_table(written(tmp_path, "a,label", *by_class("1", "3", "NA")), "label")
+    # four 1s, four 3s and four gaps filled with 2: variance 8 / 12
+    expected = [[-SQRT_3_2, 0.0], [SQRT_3_2, 0.0], [0.0, 1.0]]
+    for label in range(3):
+        assert columns_of(*data.train, label) == pytest.approx(expected[label])
+        assert columns_of(*data.test, label) == pytest.approx(expected[label])
+    assert any("median" in note and note.endswith(": a 5") for note in data.notes)
+
+
+def test_words_are_one_hot_and_a_missing_one_is_a_category(tmp_path: Path) -> None:
+    data = read_table(written(tmp_path, "a,label", *by_class("red", "?", "blue")), "label")
+    # alphabetical: (missing), blue, red
+    assert [columns_of(*data.train, label) for label in range(3)] == [[0, 0, 1], [1, 0, 0], [0, 1, 0]]
+    assert any("category of their own: a" in note for note in data.notes)
+
+
+def test_a_word_that_no_training_row_holds_has_one_slot(tmp_path: Path) -> None:
+    rows = [f"id{row},{'pq'[row % 2]}" for row in range(10)]
+    data = read_table(written(tmp_path, "a,label", *rows), "label")
+    assert data.train.x.shape == (8, 9)  # eight known words and the slot of the others, which sorts first
+    assert data.test.x.tolist() == [[1.0] + [0.0] * 8] * 2
+    assert data.train.x[:, 0].sum() == 0
+    assert any("share one category: a" in note for note in data.notes)
+
+
+def test_numbers_sort_by_value_and_words_by_letter(tmp_path: Path) -> None:
+    rows = [f"{row},{label}" for row, label in enumerate(["10", "2", "-1"] * 2)]
+    assert read_table(written(tmp_path, "a,label", *rows), "label").classes == ("-1", "2", "10")
+    rows = [f"{row},{label}" for row, label in enumerate(["10", "2", "x"] * 2)]
+    assert read_table(written(tmp_path, "a,label", *rows), "label").classes == ("10", "2", "x")
+
+
+@pytest.mark.parametrize("mark", [",", ";", "\t", "|"])
+def test_the_delimiter_is_found(tmp_path: Path, mark: str) -> None:
+    rows = [f'{row}{mark}"Mr{mark} Smith, {row % 2}"{mark}{"ab"[row % 2]}' for row in range(10)]
+    data = read_table(written(tmp_path, f"n{mark}who{mark}label", *rows), "label")
+    assert data.input_shape == (3,)
+    assert data.classes == ("a", "b")
+
+
+def test_a_client_column_gives_natural_clients(tmp_path: Path) -> None:
+    rows = [f"{row},{'pq'[row % 2]},{site}" for row, site in enumerate(["10", "9", "10", "9"] * 5)]
+    data = read_table(written(tmp_path, "a,label,site", *rows), "label", client="site")
+    assert data.client_names == ("9", "10")
+    assert data.input_shape == (1,)
+    assert data.clients is not None
+    assert data.clients.tolist() == [
+        1 - label for label in data.train.y.tolist()
+    ]  # p rows are those of site 10
+
+
+def test_a_client_without_training_rows_is_left_out(tmp_path: Path) -> None:
+    rows = [f"{row},{'pq'[row % 2]},c{row}" for row in range(10)]
+    data = read_table(written(tmp_path, "a,label,site", *rows), "label", client="site")
+    assert len(data.client_names) == 8
+    assert data.clients is not None
+    assert sorted(data.clients.tolist()) == list(range(8))
+    assert "2 clients have no training sample and are left out" in data.notes
+
+
+def test_the_split_follows_the_seed(tmp_path: Path) -> None:
+    path = written(tmp_path, "a,label", *[f"{row},{'pq'[row % 2]}" for row in range(100)])
+    first, again, other = (read_table(path, "label", seed=seed).test.x for seed in (0, 0, 1))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+    assert len(first) == 20
+
+
+def test_columns_can_be_forced_or_dropped(tmp_path: Path) -> None:
+    rows = [f"{row % 3},{row},{'pq'[row % 2]}" for row in range(30)]
+    path = written(tmp_path, "code,id,label", *rows)
+    data = read_table(path, "label", categorical=["code"], drop=["id"])
+    assert data.input_shape == (3,)
+    assert set(data.train.x.unique().tolist()) == {0.0, 1.0}
+
+
+def test_a_constant_column_is_dropped_and_said_so(tmp_path: Path) -> None:
+    data = read_table(
+        written(tmp_path, "a,b,label", *[f"{row},7,{'pq'[row % 2]}" for row in range(10)]), "label"
+    )
+    assert data.input_shape == (1,)
+    assert "constant over the training rows, dropped: b" in data.notes
+
+
+def test_parquet_equals_csv(tmp_path: Path) -> None:
+    ages = [None if row % 7 == 0 else row / 4 for row in range(30)]
+    towns = [["Rome", "Oslo", None][row % 3] for row in range(30)]
+    labels = [row % 2 for row in range(30)]
+    rows = [
+        f"{'' if age is None else age},{town or ''},{label}"
+        for age, town, label in zip(ages, towns, labels, strict=True)
+    ]
+    columnar = bad_tables.read_content(
+        tmp_path, parquet_bytes(age=ages, town=towns, label=labels), "t.parquet"
+    )
+    delimited = read_table(written(tmp_path, "age,town,label", *rows), "label")
+    assert torch.equal(columnar.train.x, delimited.train.x)
+    assert torch.equal(columnar.test.y, delimited.test.y)
+    assert columnar.classes == delimited.classes == ("0", "1")
+
+
+def parquet_bytes(**columns: list[Any]) -> bytes:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    stream = io.BytesIO()
+    parquet.write_table(pyarrow.table(columns), stream)
+    return stream.getvalue()
+
+
+LABELS = [0, 1, 0, 1]
+NUMBERS = [1.0, 2.0, 3.0, 4.0]
+
+
+@pytest.mark.parametrize(
+    ("columns", "reason"),
+    [
+        ({"a": [[1], [2], [3], [4]], "label": LABELS}, "column 'a' holds list<"),
+        ({"a": [b"\xff"] * 4, "label": LABELS}, "column 'a' holds binary"),
+        ({"a": [1.0, 2.0, math.inf, 4.0], "label": LABELS}, "row 3: 'a' holds 'inf'"),
+        ({"a": NUMBERS, "label": [0, 1, None, 1]}, "row 3: 'label' is missing"),
+        ({"a": NUMBERS, "lable": LABELS}, "no column 'label'; did you mean 'lable'?"),
+        ({"a": [], "label": []}, "has 0 rows"),
+        ({"label": LABELS}, "has 1 columns"),
+    ],
+)
+def test_a_bad_parquet_table_is_refused(tmp_path: Path, columns: dict[str, list[Any]], reason: str) -> None:
+    with pytest.raises(DataError, match=r"t\.parquet: ") as refused:
+        bad_tables.read_content(tmp_path, parquet_bytes(**columns), "t.parquet")
+    assert reason in str(refused.value)
+
+
+def test_a_cut_parquet_file_is_refused(tmp_path: Path) -> None:
+    content = parquet_bytes(a=NUMBERS, label=LABELS)
+    for length in range(1, len(content), 97):
+        with pytest.raises(DataError, match=r"t\.parquet: damaged or no Parquet file"):
+            bad_tables.read_content(tmp_path, content[:length], "t.parquet")
+
+
+def test_a_parquet_file_of_many_equal_cells_is_refused_by_its_footer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("counterpoise.data.own.parquet_file.MAX_CELLS", 1_000)
+    with pytest.raises(DataError, match=r"has 501 rows.*legal: 1 row to 1,000 cells"):
+        bad_tables.read_content(tmp_path, parquet_bytes(a=[1] * 501, label=[0] * 501), "t.parquet")
+
+
+def test_digits_typed_as_words_stay_words(tmp_path: Path) -> None:
+    content = parquet_bytes(
+        zip=[str(row % 2) for row in range(20)], label=[row % 4 // 2 for row in range(20)]
+    )
+    assert bad_tables.read_content(tmp_path, content, "t.parquet").input_shape == (2,)
+
+
+def test_parquet_without_pyarrow_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    path = written(tmp_path, "PAR1", name="t.parquet")
+    with pytest.raises(DataError, match=r"t\.parquet.*counterpoise\[parquet\]"):
+        read_table(path, "label")
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0, -0.1, math.nan])
+def test_a_share_that_could_empty_a_class_is_refused(tmp_path: Path, share: float) -> None:
+    with pytest.raises(ConfigError, match="test_share"):
+        read_table(written(tmp_path, "a,label", *by_class("1", "2")), "label", test_share=share)

@@ -1,0 +1,146 @@
+"""Small federations with unequal clients, and runs on them, for tests that compare runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from counterpoise.core.codec import digest
+from counterpoise.core.local import Local
+from counterpoise.core.method import METHODS, PARTS, Method, MethodSpec
+from counterpoise.core.part import Task
+from counterpoise.core.rng import generator
+from counterpoise.core.tree import Tree, flatten
+from counterpoise.data.dataset import Samples, no_scaling
+from counterpoise.data.federation import Federation
+from counterpoise.engines.choose import EngineSettings
+from counterpoise.models.model import MODELS
+from counterpoise.rounds import Cohort, Outcome, ServerState, one_exchange
+from counterpoise.simulation import Simulation, build_simulation
+
+SIZES = (50, 30, 20, 13, 7, 1)
+CLASSES = 4
+# Client 4 has one class, client 5 one sample, and no class is on every client.
+OWNED = ((0, 1, 2, 3), (0, 0, 1, 2), (0, 3), (1, 2, 3), (2,), (0,))
+HELD_OUT = 3  # rows that each client keeps for validation
+
+LOOP = EngineSettings("loop", "cpu", processes=1)
+STACKED = EngineSettings("stacked", "cpu")
+
+COMPOSITIONS: tuple[MethodSpec, ...] = (
+    ["scaffold", {"sam": {}}, "balanced_softmax"],
+    ["mofedsam", "focal"],
+    ["fedcm", {"focal": {"gamma": 2.0}}],
+    ["fedavg", "ldam", {"deferred_reweighting": {"start": 0.4}}, "balanced_sampler"],
+    ["fednova", {"weighted_ce": {"counts": "global"}}],
+    ["feddyn", {"server_momentum": {"beta": 0.5}}, {"balanced_softmax": {"counts": "global"}}],
+)
+
+
+def part_specs() -> list[MethodSpec]:
+    """Each registered part on top of FedAvg."""
+    return [["fedavg", name] for name in PARTS.names()]
+
+
+def every_spec() -> list[MethodSpec]:
+    """Each registered method, each registered part, and some compositions."""
+    return [*METHODS.names(), *part_specs(), *COMPOSITIONS]
+
+
+def spec_name(spec: MethodSpec | Any) -> str:
+    """A spec as a test id."""
+    if isinstance(spec, str):
+        return spec
+    if isinstance(spec, Mapping):
+        return "+".join(spec)
+    return "+".join(spec_name(item) for item in spec) if isinstance(spec, Sequence) else str(spec)
+
+
+def unequal_federation(shape: tuple[int, ...] = (5,), sizes: Sequence[int] = SIZES) -> Federation:
+    """Six clients of very unequal size; classes are shifted apart, so that there is something to learn."""
+    labels = torch.cat([_labels(client, size + HELD_OUT) for client, size in enumerate(sizes)])
+    rows = torch.arange(len(labels)).split([size + HELD_OUT for size in sizes])
+    train = Samples(_inputs(labels, shape, "train"), labels)
+    test_labels = torch.arange(CLASSES).repeat(5)
+    test = Samples(_inputs(test_labels, shape, "test"), test_labels)
+    kept, held_out = tuple(r[HELD_OUT:] for r in rows), tuple(r[:HELD_OUT] for r in rows)
+    names = tuple(f"class {c}" for c in range(CLASSES))
+    return Federation(train, test, names, no_scaling(), kept, held_out, validation=test, name="unequal")
+
+
+def _labels(client: int, size: int) -> Tensor:
+    owned = torch.tensor(OWNED[client % len(OWNED)])
+    return owned[torch.randint(len(owned), (size,), generator=generator(0, "test labels", client))]
+
+
+def _inputs(labels: Tensor, shape: tuple[int, ...], purpose: str) -> Tensor:
+    stream = generator(0, f"test inputs {purpose}")
+    noise = torch.randn((len(labels), *shape), generator=stream, dtype=torch.float64)
+    return noise + 0.5 * labels.view(-1, *[1] * len(shape))
+
+
+def small_model(
+    name: str = "mlp", shape: tuple[int, ...] = (5,), classes: int = CLASSES, **arguments: Any
+) -> nn.Module:
+    """A registered model in a small size."""
+    arguments = arguments or ({"hidden": [6], "activation": "tanh"} if name == "mlp" else {})
+    return MODELS.build(name, arguments)(shape, classes)
+
+
+def simulate(
+    spec: MethodSpec | Method,
+    *,
+    federation: Federation | None = None,
+    model: nn.Module | None = None,
+    local: Local | None = None,
+    rounds: int = 3,
+    cohort: Cohort | int | None = 3,
+    engine: EngineSettings = LOOP,
+    seed: int = 0,
+    dtype: torch.dtype = torch.float64,
+) -> Simulation:
+    """A run on a small federation in float64, by default client by client."""
+    federation = federation or unequal_federation()
+    model = small_model(shape=federation.input_shape) if model is None else model
+    local = local or Local(lr=0.1, batch_size=12)
+    return build_simulation(
+        federation, spec, model, rounds=rounds, local=local, cohort=cohort, seed=seed, engine=engine,
+        dtype=dtype, draw_parameters=True,
+    )  # fmt: skip
+
+
+def run_rounds(sim: Simulation, state: ServerState | None = None, rounds: int | None = None) -> ServerState:
+    """The state after so many rounds, all by default."""
+    state = sim.open() if state is None else state
+    for _ in range(sim.rounds if rounds is None else rounds):
+        state, _ = sim.advance(state)
+    return state
+
+
+def ask_clients(sim: Simulation, state: ServerState, clients: Sequence[int]) -> tuple[ServerState, Outcome]:
+    """One round with these clients, whatever the cohort would be."""
+    lr = sim.work.local.rate(state.round, sim.rounds)
+    tasks = [Task(client) for client in clients]
+    return one_exchange(sim.method, state, sim.engine, tasks, lr, len(sim.work.federation.clients))
+
+
+def all_state(sim: Simulation, state: ServerState) -> Tree:
+    """Everything that a run carries from round to round."""
+    memory = {str(client): kept for client, kept in sim.engine.memory.items()}
+    return {"params": state.params, "buffers": state.buffers, "slots": state.slots, "memory": memory}
+
+
+def fingerprint(sim: Simulation, state: ServerState) -> str:
+    """Hash of everything that a run carries from round to round."""
+    return digest(all_state(sim, state))
+
+
+def distance(tree: Tree, other: Tree) -> float:
+    """Largest difference of two trees of the same shape."""
+    first, second = flatten(tree), flatten(other)
+    assert first.keys() == second.keys()
+    gaps = [float((first[path].double() - second[path].double()).abs().max()) for path in first]
+    return max(gaps, default=0.0)
