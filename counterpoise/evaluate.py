@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import torch
 
@@ -11,7 +12,16 @@ from counterpoise.core.part import Batch, Outputs
 from counterpoise.core.tree import Params, Tree, add
 from counterpoise.data.dataset import Samples, Scaling
 from counterpoise.functional import FunctionalModel
-from counterpoise.metrics import confusion
+from counterpoise.metrics import (
+    Shots,
+    calibration,
+    confusion,
+    expected_calibration_error,
+    mean_client_balanced_accuracy,
+    summarise,
+    weighted_score,
+    worst_client,
+)
 
 Measurement: TypeAlias = Callable[
     [Outputs, Batch], Tree
@@ -20,9 +30,42 @@ Measurement: TypeAlias = Callable[
 BATCH = 1000
 
 
-def count_confusions(outputs: Outputs, batch: Batch) -> Tree:
-    """Counts [true class, predicted class]."""
-    return {"confusion": confusion(outputs.logits, batch.y, batch.mask)}
+@dataclass(frozen=True)
+class Scoring:
+    """How a model is scored: groups of classes, and the user's own weighting of recalls and precisions."""
+
+    shots: Shots
+    classes: Sequence[str]
+    recall_weights: Sequence[float] = ()
+    precision_weights: Sequence[float] = ()
+    clients: bool = False  # also on what each client holds out
+
+    def scores(self, sums: Tree) -> dict[str, Any]:
+        """Scores by name from the sums that `count` made."""
+        found = summarise(sums["confusion"], self.shots, self.classes)
+        found["calibration_error"] = expected_calibration_error(sums["calibration"])
+        if self.recall_weights or self.precision_weights:
+            nothing = [0.0] * len(self.classes)
+            found["weighted_score"] = weighted_score(
+                sums["confusion"], self.recall_weights or nothing, self.precision_weights or nothing
+            )
+        return found
+
+
+def count(outputs: Outputs, batch: Batch) -> Tree:
+    """Confusion counts [true class, predicted class] and calibration sums [3, bins]."""
+    given = outputs.logits, batch.y, batch.mask
+    return {"confusion": confusion(*given), "calibration": calibration(*given)}
+
+
+def score_clients(clients: Sequence[int], confusions: Sequence[Any]) -> dict[str, Any]:
+    """How even a model is over clients, by what each of them holds out."""
+    worst = worst_client(confusions)
+    return {
+        "mean_client_balanced_accuracy": mean_client_balanced_accuracy(confusions),
+        "worst_client": worst and clients[worst.which],
+        "worst_client_balanced_accuracy": worst and worst.score,
+    }
 
 
 def measure(
@@ -31,7 +74,7 @@ def measure(
     buffers: Params,
     samples: Samples,
     scaling: Scaling,
-    measurement: Measurement = count_confusions,
+    measurement: Measurement = count,
 ) -> Tree:
     """Sums of a measurement over all samples, without gradients and in evaluation mode."""
     total: Tree = {}

@@ -14,6 +14,7 @@ from counterpoise.core.local import Local
 from counterpoise.core.method import Method, MethodSpec, build_method
 from counterpoise.core.part import Census, Task
 from counterpoise.core.rng import generator
+from counterpoise.core.tree import tmap
 from counterpoise.data.augment import Augmentation
 from counterpoise.data.dataset import Samples
 from counterpoise.data.federation import Federation
@@ -22,9 +23,9 @@ from counterpoise.engines.embedded import EmbeddedEngine
 from counterpoise.engines.threads import threads
 from counterpoise.engines.workplace import Workplace
 from counterpoise.errors import ConfigError
-from counterpoise.evaluate import measure
+from counterpoise.evaluate import Scoring, count, measure, score_clients
 from counterpoise.functional import FunctionalModel
-from counterpoise.metrics import Shots, shots_by_rule, summarise
+from counterpoise.metrics import shots_by_rule
 from counterpoise.models.init import initialise
 from counterpoise.models.model import MODELS
 from counterpoise.parts.optimizer import with_local
@@ -42,7 +43,7 @@ class Simulation:
     cohort: Cohort
     rounds: int
     seed: int
-    shots: Shots
+    scoring: Scoring
 
     def open(self) -> ServerState:
         """The server before round 0."""
@@ -63,12 +64,14 @@ class Simulation:
             return one_exchange(self.method, state, self.engine, tasks, lr, len(samples))
 
     def evaluate(self, state: ServerState) -> dict[str, Any]:
-        """Scores on the test set, and on the server's validation set where there is one."""
+        """Scores on the test set, on the server's validation set, and on what clients hold out, where there are such."""
         federation = self.work.federation
         with threads(self.settings.threads):
             scores = self._score(state, federation.test)
             if federation.validation is not None:
                 scores["validation"] = self._score(state, federation.validation)
+            if self.scoring.clients:
+                scores["clients"] = self._score_clients(state)
         return scores
 
     def run(self) -> Iterator[tuple[ServerState, Outcome]]:
@@ -87,9 +90,16 @@ class Simulation:
         return self.work.model.load(state.params, state.buffers)
 
     def _score(self, state: ServerState, samples: Samples) -> dict[str, Any]:
-        federation = self.work.federation
-        sums = measure(self.work.model, state.params, state.buffers, samples, federation.scaling)
-        return summarise(sums["confusion"], self.shots, federation.classes)
+        sums = measure(self.work.model, state.params, state.buffers, samples, self.work.federation.scaling)
+        return self.scoring.scores(sums)
+
+    def _score_clients(self, state: ServerState) -> dict[str, Any]:
+        clients = [client for client, rows in enumerate(self.work.federation.held_out) if len(rows)]
+        params, buffers = (
+            tmap(lambda leaf: leaf.unsqueeze(0), tree) for tree in (state.params, state.buffers)
+        )
+        sums = self.engine.measure(clients, params, buffers, count)
+        return score_clients(clients, list(sums["confusion"][:, 0]))
 
 
 def build_simulation(
@@ -103,7 +113,7 @@ def build_simulation(
     seed: int = 0,
     engine: EngineSettings | None = None,
     augment: Augmentation | None = None,
-    shots: Shots | None = None,
+    scoring: Scoring | None = None,
     dtype: torch.dtype = torch.float32,
     draw_parameters: bool = False,
 ) -> Simulation:
@@ -123,8 +133,12 @@ def build_simulation(
     _check_batching(functional, local)
     work = Workplace(composed, functional, local, federation, seed, augment)
     settled = settle(settings, work, cohort.size or len(federation.clients))
-    known = shots or shots_by_rule(federation.counts().sum(0).tolist())
-    return Simulation(composed, work, build_engine(settled, work), settled, cohort, rounds, seed, known)
+    scoring = scoring or Scoring(shots_by_rule(federation.counts().sum(0).tolist()), federation.classes)
+    if scoring.clients and not any(len(rows) for rows in federation.held_out):
+        raise ConfigError(
+            "evaluate.clients needs samples that clients hold out; legal with partition.validation above 0"
+        )
+    return Simulation(composed, work, build_engine(settled, work), settled, cohort, rounds, seed, scoring)
 
 
 def adapt_model(

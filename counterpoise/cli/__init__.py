@@ -7,7 +7,7 @@ import sys
 
 import typer
 
-from counterpoise.cli import describe, experiments
+from counterpoise.cli import data, describe, experiments
 from counterpoise.errors import CounterpoiseError
 from counterpoise.version import __version__
 
@@ -19,6 +19,7 @@ Federated learning under class imbalance.
     counterpoise show fedcm                              formula, paper, parameters
     counterpoise run experiment.toml local.lr=0.05       one run, with a value changed
     counterpoise resume runs/001-fedavg-digits           go on after an interruption
+    counterpoise data inspect mine.csv --label y         how skewed your data is
 
 Exit codes: 0 done, 2 config or usage, 3 data, 4 stopped but can be resumed.
 """
@@ -49,6 +50,7 @@ def _options(
 
 experiments.add_to(app)
 describe.add_to(app)
+app.add_typer(data.app, name="data")
 
 
 def main() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from counterpoise.core.registry import Registry
@@ -21,6 +23,14 @@ class Samples(NamedTuple):
 
     def take(self, rows: Tensor) -> Samples:
         return Samples(self.x[rows], self.y[rows])
+
+
+class Assignment(NamedTuple):
+    """Training rows of each client, those it holds out, and those the server keeps for validation."""
+
+    clients: Sequence[NDArray[np.int64]]
+    held_out: Sequence[NDArray[np.int64]] = ()
+    validation: NDArray[np.int64] | None = None
 
 
 class Scaling(NamedTuple):
@@ -62,6 +72,8 @@ class Dataset:
     client_names: tuple[str, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)  # file name -> SHA-256, for the run's record
     notes: tuple[str, ...] = ()  # what was dropped, filled in or split, in words
+    assignment: Assignment | None = None  # who holds what, where that is settled already
+    record: Mapping[str, Any] = field(default_factory=dict)  # how an assigned data set was made
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -71,6 +83,10 @@ class Dataset:
         """The data set with only these training rows."""
         clients = None if self.clients is None else self.clients[rows]
         return replace(self, train=self.train.take(rows), clients=clients)
+
+    def assigned(self, assignment: Assignment, record: Mapping[str, Any]) -> Dataset:
+        """The data set with its clients settled."""
+        return replace(self, assignment=assignment, record=record)
 
 
 Loader = Callable[

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -23,6 +24,8 @@ class Federation:
     held_out: tuple[Tensor, ...] = ()  # rows each client keeps for validation
     validation: Samples | None = None  # the server's own, never a client's
     name: str = ""
+    client_names: tuple[str, ...] = ()  # where clients have names of their own
+    files: Mapping[str, str] = field(default_factory=dict)  # file name -> SHA-256
     notes: tuple[str, ...] = ()
 
     @property

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from counterpoise.core.method import build_named
 from counterpoise.core.rng import generator, numpy_generator
-from counterpoise.data.dataset import Dataset, Samples
+from counterpoise.data.dataset import Assignment, Dataset, Samples
 from counterpoise.data.federation import Federation
 from counterpoise.data.imbalance import IMBALANCES, imbalance_ratio
 from counterpoise.data.partition import PARTITIONS, Labels
@@ -58,6 +58,8 @@ def split_federation(
     **arguments: Any,
 ) -> Federation:
     """Cut the training set into clients, after the server's share and before the clients' own is held out."""
+    if data.assignment is not None:
+        raise ConfigError(f"{data.name} is cut into clients already; use it as it is, without a partition")
     kept, server = _take_share(data, server_validation, validation_seed)
     split = PARTITIONS.build(partition, arguments)(
         labels_of(kept), clients, numpy_generator(seed, "partition")
@@ -75,8 +77,57 @@ def split_federation(
         held_out=tuple(held for _, held in parts),
         validation=server,
         name=kept.name,
+        client_names=_names_of(kept) if partition == "natural" else (),
+        files=kept.files,
         notes=(*kept.notes, *split.repairs),
     )
+
+
+def assigned_federation(data: Dataset) -> Federation:
+    """The clients that a data set came with."""
+    assert data.assignment is not None
+    clients, held_out, validation = data.assignment
+    return Federation(
+        train=data.train,
+        test=data.test,
+        classes=data.classes,
+        scaling=data.scaling,
+        clients=tuple(torch.from_numpy(rows) for rows in clients),
+        held_out=tuple(torch.from_numpy(rows) for rows in held_out),
+        validation=None if validation is None else data.train.take(torch.from_numpy(validation)),
+        name=data.name,
+        client_names=data.client_names,
+        files=data.files,
+        notes=data.notes,
+    )
+
+
+def pack_federation(federation: Federation) -> Dataset:
+    """A federation as a data set with its clients settled: what a pack holds."""
+    train, rows, server = federation.train, [*federation.clients, *federation.held_out], federation.validation
+    validation = None
+    if server is not None:
+        validation = np.arange(len(train.y), len(train.y) + len(server.y))
+        train = Samples(torch.cat([train.x, server.x]), torch.cat([train.y, server.y]))
+    count = len(federation.clients)
+    assignment = Assignment([r.numpy() for r in rows[:count]], [r.numpy() for r in rows[count:]], validation)
+    whole = Dataset(
+        federation.name,
+        train,
+        federation.test,
+        federation.classes,
+        federation.scaling,
+        files=federation.files,
+        notes=federation.notes,
+    )
+    return whole.assigned(assignment, {})
+
+
+def _names_of(data: Dataset) -> tuple[str, ...]:
+    """Names of the clients that still have samples, in the order of their ids."""
+    if data.clients is None or not data.client_names:
+        return ()
+    return tuple(data.client_names[group] for group in torch.unique(data.clients).tolist())
 
 
 def _take_share(data: Dataset, share: float, seed: int) -> tuple[Dataset, Samples | None]:

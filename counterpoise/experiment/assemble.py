@@ -14,10 +14,12 @@ from counterpoise.core.method import build_named
 from counterpoise.data.augment import AUGMENTATIONS, Augmentation, compose
 from counterpoise.data.dataset import DATASETS, Dataset
 from counterpoise.data.federation import Federation
-from counterpoise.data.prepare import apply_imbalance, split_federation
-from counterpoise.experiment.config import DataTable, Experiment, Named
+from counterpoise.data.prepare import apply_imbalance, assigned_federation, split_federation
+from counterpoise.errors import ConfigError
+from counterpoise.evaluate import Scoring
+from counterpoise.experiment.config import DataTable, EvaluateTable, Experiment, Named
 from counterpoise.functional import FunctionalModel
-from counterpoise.metrics import shots_paper
+from counterpoise.metrics import shots_by_rule, shots_from_sets, shots_paper
 from counterpoise.models.model import MODELS
 from counterpoise.simulation import Simulation, build_simulation
 
@@ -31,9 +33,12 @@ def load_dataset(table: DataTable) -> Dataset:
 
 def load_federation(experiment: Experiment) -> Federation:
     """The data of an experiment, cut into clients."""
-    table = experiment.partition
+    data, table = load_dataset(experiment.data), experiment.partition
+    if data.assignment is not None:
+        _check_assigned(experiment, data)
+        return assigned_federation(data)
     return split_federation(
-        load_dataset(experiment.data),
+        data,
         table.name,
         table.clients,
         seed=experiment.seed if table.seed is None else table.seed,
@@ -42,6 +47,21 @@ def load_federation(experiment: Experiment) -> Federation:
         validation_seed=experiment.data.seed,
         **table.arguments,
     )
+
+
+def _check_assigned(experiment: Experiment, data: Dataset) -> None:
+    """A pack is prepared already: asking for more preparation would silently do nothing."""
+    assert data.assignment is not None
+    packed = {"name": "packed", "clients": len(data.assignment.clients)}
+    given = experiment.partition.model_dump(exclude_unset=True)
+    if any(packed.get(key) != value for key, value in given.items() if value is not None and value != 0.0):
+        raise ConfigError(
+            f"partition = {given} is not legal with a pack, which is cut into clients already; leave [partition] out"
+        )
+    if experiment.data.imbalance != 1.0 or experiment.data.validation:
+        raise ConfigError(
+            "data.imbalance and data.validation are not legal with a pack, which has its own; leave them out"
+        )
 
 
 def assemble(
@@ -62,10 +82,20 @@ def assemble(
         seed=experiment.seed,
         engine=experiment.engine_settings(),
         augment=build_augmentation(experiment.data.augment),
-        shots=shots_paper(federation.name) if experiment.evaluate.shots == "paper" else None,
+        scoring=build_scoring(experiment.evaluate, federation),
         dtype=getattr(torch, experiment.engine.dtype),
         draw_parameters=model is None,
     )
+
+
+def build_scoring(table: EvaluateTable, federation: Federation) -> Scoring:
+    """How the config wants models scored."""
+    if isinstance(table.shots, str):
+        rule = table.shots == "rule"
+        shots = shots_by_rule(federation.counts().sum(0).tolist()) if rule else shots_paper(federation.name)
+    else:
+        shots = shots_from_sets(**table.shots.model_dump(), classes=len(federation.classes))
+    return Scoring(shots, federation.classes, table.recall_weights, table.precision_weights, table.clients)
 
 
 def build_augmentation(specs: Sequence[Named]) -> Augmentation | None:

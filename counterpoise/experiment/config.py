@@ -120,12 +120,26 @@ class EngineTable(Table):
     reason: str = Field("", description="written into the resolved config: why this engine")
 
 
+class ShotsTable(Table):
+    """Groups of classes by id, every class in one of them."""
+
+    head: list[int]
+    medium: list[int]
+    tail: list[int]
+
+
 class EvaluateTable(Table):
     """When and how the model is scored on the test set."""
 
     every: int = Field(1, ge=1, description="rounds between evaluations; the last round is always evaluated")
-    shots: Literal["rule", "paper"] = Field(
-        "rule", description="head, medium and tail by cumulative share, or as printed in FedReLa"
+    shots: Literal["rule", "paper"] | ShotsTable = Field(
+        "rule",
+        description="head, medium and tail classes: by cumulative share, as printed in FedReLa, or { head = [0], medium = [1], tail = [2] }",
+    )
+    clients: bool = Field(False, description="also score on what clients hold out (partition.validation)")
+    recall_weights: list[float] = Field([], description="weight of each class's recall in `weighted_score`")
+    precision_weights: list[float] = Field(
+        [], description="weight of each class's precision in `weighted_score`"
     )
 
 

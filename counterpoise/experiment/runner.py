@@ -16,11 +16,12 @@ from torch import nn
 from counterpoise.core.codec import digest
 from counterpoise.core.tree import tmap
 from counterpoise.data.federation import Federation
+from counterpoise.data.skew import describe
 from counterpoise.errors import ConfigError, DataError, RunError
 from counterpoise.experiment.assemble import assemble, fingerprint, load_federation
 from counterpoise.experiment.atomic import clear_temporaries, write_atomically
 from counterpoise.experiment.checkpoint import Checkpoint, CheckpointStore
-from counterpoise.experiment.config import Experiment, load_experiment
+from counterpoise.experiment.config import Experiment, PartitionTable, load_experiment
 from counterpoise.experiment.folder import RunFolder, read_rows
 from counterpoise.experiment.record import machine, summarise_rows, versions
 from counterpoise.experiment.toml import write_toml
@@ -102,7 +103,13 @@ def settle(experiment: Experiment, simulation: Simulation) -> Experiment:
         }
     )
     local = experiment.local.model_copy(update={"batching": simulation.work.local.batching})
-    partition = experiment.partition.model_copy(update={"clients": len(simulation.work.federation.clients)})
+    clients = len(simulation.work.federation.clients)
+    packed = PartitionTable(name="packed", clients=clients)
+    partition = (
+        packed
+        if experiment.data.name == "pack"
+        else experiment.partition.model_copy(update={"clients": clients})
+    )
     return experiment.model_copy(update={"engine": engine, "local": local, "partition": partition})
 
 
@@ -255,8 +262,10 @@ def _describe(run: Run, federation: Federation) -> None:
             "classes": list(federation.classes),
             "class_counts": counts.sum(0).tolist(),
             "notes": list(federation.notes),
+            "files": dict(federation.files),
         },
         "data_sha256": run.facts["data_sha256"],
         "clients": counts.tolist(),
+        "skew": describe(counts.numpy()).summary(),
     }
     folder.write_json(folder.record, record)

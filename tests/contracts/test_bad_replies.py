@@ -221,3 +221,21 @@ def test_replies_of_clients_that_did_not_answer_are_not_counted_as_replies() -> 
     sim = simulate("fedavg")
     _, outcome = ask_clients(_altered(sim, _drop(BAD)), sim.open(), COHORT)
     assert outcome.replied == len(COHORT) - 1
+
+
+def test_control_variates_stay_at_the_mean_of_the_clients_when_answers_are_lost() -> None:
+    sim = simulate("scaffold")
+    state = sim.open()
+    for round in range(12):
+        lost = round % 6
+        state, _ = ask_clients(
+            _altered(sim, _drop(lost)), state, sorted({lost, (lost + 1) % 6, (lost + 3) % 6})
+        )
+    control = state.slots["control_variates"]["control"]
+    zero = tmap(torch.zeros_like, control)
+    own = [sim.engine.memory.get(k, {"control_variates": {"control": zero}}) for k in range(6)]
+    mean = {
+        name: torch.stack([m["control_variates"]["control"][name] for m in own]).mean(0) for name in control
+    }
+    assert distance(control, zero) > 1e-2
+    assert distance(control, mean) < 1e-14

@@ -21,6 +21,7 @@ ENTRIES: list[Entry[Any]] = [
 ]
 PARAMETERS = [(entry, parameter) for entry in ENTRIES for parameter in entry.parameters.values()]
 BOUNDED = [(entry, parameter) for entry, parameter in PARAMETERS if parameter.interval is not None]
+NEEDED = {"steps": {"at": [1]}}  # arguments without a default
 
 
 def _id(value: Any) -> str | None:
@@ -52,7 +53,7 @@ def test_numbers_outside_the_interval_are_refused_by_name(entry: Entry[Any], par
     assert parameter.interval is not None
     for value in _outside(parameter.interval):
         with pytest.raises(ConfigError, match=f"{parameter.name} = .* is not legal; legal: ") as caught:
-            entry.build({parameter.name: value})
+            entry.build(NEEDED.get(entry.name, {}) | {parameter.name: value})
         assert len(str(caught.value).splitlines()) == 1
         assert str(parameter.interval) in str(caught.value)
 
@@ -61,7 +62,7 @@ def test_numbers_outside_the_interval_are_refused_by_name(entry: Entry[Any], par
 def test_a_value_of_another_type_is_refused_by_name(entry: Entry[Any], parameter: Parameter) -> None:
     for value in ({"no": "such"}, object()):
         with pytest.raises(ConfigError, match=f"{parameter.name} = "):
-            entry.build({parameter.name: value})
+            entry.build(NEEDED.get(entry.name, {}) | {parameter.name: value})
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=_id)

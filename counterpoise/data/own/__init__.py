@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from counterpoise.data.dataset import Dataset
+from counterpoise.data.dataset import Assignment, Dataset
 from counterpoise.data.own.arrays import read_npz
 from counterpoise.data.own.faults import fault
 from counterpoise.data.own.folder import read_image_folder
 from counterpoise.data.own.pack import read_pack, write_pack
-from counterpoise.data.own.prepared import Assignment, Pack
+from counterpoise.data.own.prepared import Pack
 from counterpoise.data.own.table import PARQUET_SUFFIXES, read_table
 from counterpoise.data.own.torch_dataset import from_torch
 from counterpoise.errors import ConfigError
@@ -20,6 +20,7 @@ __all__ = [
     "Pack",
     "from_torch",
     "open_data",
+    "open_pack",
     "read_image_folder",
     "read_npz",
     "read_pack",
@@ -31,6 +32,12 @@ CSV_SUFFIXES = (".csv", ".tsv", ".txt")
 SUPPORTED = (
     "a table (.csv, .tsv, .txt, .parquet, .pq), arrays (.npz), a pack (.safetensors) or a folder of images"
 )
+
+
+def open_pack(path: Path | str) -> Dataset:
+    """The data set of a pack with its clients settled."""
+    packed = read_pack(path)
+    return packed.dataset.assigned(packed.assignment, packed.record)
 
 
 def open_data(
@@ -61,5 +68,5 @@ def open_data(
     if suffix == ".npz":
         return read_npz(path, test_share, seed)
     if suffix == ".safetensors":
-        return read_pack(path).dataset
+        return open_pack(path)
     raise fault(path, f"cannot tell what {suffix or 'a file without suffix'} holds; legal: {SUPPORTED}")

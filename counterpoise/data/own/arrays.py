@@ -6,7 +6,7 @@ from pathlib import Path
 
 from counterpoise.data.dataset import Dataset
 from counterpoise.data.own.assemble import split_note, split_rows
-from counterpoise.data.own.faults import check_share, fault
+from counterpoise.data.own.faults import check_share, fault, listed
 from counterpoise.data.own.limits import MAX_BYTES
 from counterpoise.data.own.npy import AnyArray, Arrays, read_arrays
 from counterpoise.data.own.samples import Raw, checked, class_names, coded_clients, join
@@ -29,7 +29,7 @@ def read_npz(path: Path | str, test_share: float = 0.2, seed: int = 0, limit: in
     arrays = found.wanted
     classes = class_names(path, arrays.get(CLASSES))
     clients = _clients(path, arrays)
-    notes = (f"arrays not used: {', '.join(found.unused)}",) if found.unused else ()
+    notes = (f"arrays not used: {listed(found.unused)}",) if found.unused else ()
     files = {path.name: sha256_of(path)}
     if _layout(path, found) == HALVES:
         train = checked(path, Raw(arrays["x_train"], arrays["y_train"], "x_train", "y_train"), classes)
@@ -47,7 +47,7 @@ def read_npz(path: Path | str, test_share: float = 0.2, seed: int = 0, limit: in
 def _layout(path: Path, found: Arrays) -> tuple[str, ...]:
     given = tuple(name for name in (*WHOLE, *HALVES) if name in found.wanted)
     if given not in (WHOLE, HALVES):
-        names = ", ".join([*found.wanted, *found.unused]) or "nothing"
+        names = listed([*found.wanted, *found.unused]) or "nothing"
         raise fault(path, f"holds {names}; legal: {' and '.join(WHOLE)}, or {', '.join(HALVES)}")
     return given
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from counterpoise.core.rng import numpy_generator
 from counterpoise.data.columns import TrainTest, stratified_split
 from counterpoise.data.dataset import Scaling, no_scaling, pixel_scaling
-from counterpoise.data.own.faults import brief, fault
+from counterpoise.data.own.faults import fault, listed
 from counterpoise.data.own.limits import MAX_CLASSES
 from counterpoise.data.partition import Rows
 
@@ -29,16 +29,18 @@ class Clients(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def check_class_count(source: Path | str, classes: Sequence[str]) -> None:
-    if len(classes) == 1:
-        raise fault(source, f"holds one class, {brief(classes[0])}; legal: 2 or more")
-    if not 0 < len(classes) <= MAX_CLASSES:
-        raise fault(source, f"holds {len(classes):,} classes; legal: 2 to {MAX_CLASSES:,}")
+def check_class_count(source: Path | str, count: int) -> None:
+    if not 2 <= count <= MAX_CLASSES:
+        raise fault(
+            source, f"holds {count:,} {'class' if count == 1 else 'classes'}; legal: 2 to {MAX_CLASSES:,}"
+        )
 
 
 def split_rows(source: Path | str, y: Rows, test_share: float, seed: int) -> TrainTest:
     """Each class gives its share of rows to the test set, and keeps at least one."""
-    if len(np.unique(y)) == len(y):
+    count = len(np.unique(y))
+    check_class_count(source, count)
+    if count == len(y):
         raise fault(source, "every class has one sample, so none can be kept for the test")
     return stratified_split(y, test_share, numpy_generator(seed, "test rows"))
 
@@ -57,8 +59,8 @@ def check_coverage(source: Path | str, classes: Sequence[str], train: Rows, test
         raise fault(
             source, f"class {classes[place]!r} has {'test samples only' if tested[place] else 'no samples'}"
         )
-    untested = ", ".join(classes[place] for place in np.flatnonzero(~tested).tolist())
-    return (f"no test sample of class: {untested}",) if untested else ()
+    untested = [classes[place] for place in np.flatnonzero(~tested).tolist()]
+    return (f"no test sample of class: {listed(untested)}",) if untested else ()
 
 
 def natural_clients(names: tuple[str, ...], codes: Rows) -> Clients:

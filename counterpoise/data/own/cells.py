@@ -14,7 +14,8 @@ from counterpoise.data.own.faults import brief, fault
 from counterpoise.data.own.limits import MAX_NUMBER, MAX_WORD
 from counterpoise.data.partition import Rows
 
-MISSING = frozenset({"", "?", "na", "n/a", "nan", "null", "none"})
+NAMELESS = frozenset({"", "?", "nan"})
+MISSING = NAMELESS | {"na", "n/a", "null", "none"}  # all of which may well name a class or a client
 
 
 class Table(NamedTuple):
@@ -23,6 +24,7 @@ class Table(NamedTuple):
     path: Path
     columns: Mapping[str, Sequence[str]]
     rows: Sequence[int]
+    header: int | None = None  # its row, where there is one
     words: frozenset[str] = frozenset()  # columns whose type says words, even where they look like numbers
     notes: tuple[str, ...] = ()
 
@@ -52,7 +54,9 @@ def numbers_of(table: Table, name: str) -> Numbers:
     """A column as numbers, NaN where a cell is missing; anything else is refused with its row."""
     cells = table.columns[name]
     spelled = {cell: math.nan if is_missing(cell) else parse_number(cell) for cell in set(cells)}
-    values = {cell: value for cell, value in spelled.items() if value is not None and not abs(value) > MAX_NUMBER}
+    values = {
+        cell: value for cell, value in spelled.items() if value is not None and not abs(value) > MAX_NUMBER
+    }
     for row, cell in zip(table.rows, cells, strict=True):
         if cell not in values:
             reason = f"{name!r} holds {brief(cell)}; legal: a number of at most {MAX_NUMBER:.4g} in size, or nothing"
@@ -63,16 +67,13 @@ def numbers_of(table: Table, name: str) -> Numbers:
 def names_of(table: Table, name: str) -> Coded:
     """A label or client column: every cell filled, names in order."""
     for row, cell in zip(table.rows, table.columns[name], strict=True):
-        if is_missing(cell):
+        if cell.lower() in NAMELESS:
             raise fault(table.path, f"{name!r} is missing", row)
-    check_words(table, name)
-    return coded(table.columns[name])
-
-
-def check_words(table: Table, name: str) -> None:
-    for row, cell in zip(table.rows, table.columns[name], strict=True):
         if len(cell) > MAX_WORD:
-            raise fault(table.path, f"{name!r} holds {len(cell):,} characters; legal: at most {MAX_WORD}", row)
+            raise fault(
+                table.path, f"{name!r} holds {len(cell):,} characters; legal: at most {MAX_WORD}", row
+            )
+    return coded(table.columns[name])
 
 
 def coded(words: Sequence[str]) -> Coded:

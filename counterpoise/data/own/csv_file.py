@@ -28,11 +28,12 @@ def read_csv(path: Path | str) -> Table:
         delimiter = _delimiter(stream.read(SNIFFED_CHARACTERS))
         stream.seek(0)
         records = _records(path, stream, delimiter)
-        header = _header(path, next(records, (1, [])))
-        rows, cells = _body(path, records, len(header))
+        header_row, names = next(records, (1, []))
+        _check_header(path, header_row, names)
+        rows, cells = _body(path, records, len(names))
     notes = ("not UTF-8, read as Latin-1",) if encoding == "latin-1" else ()
-    columns = dict(zip(header, zip(*cells, strict=True), strict=True))
-    return Table(path, columns, rows, notes=notes)
+    columns = dict(zip(names, zip(*cells, strict=True), strict=True))
+    return Table(path, columns, rows, header_row, notes=notes)
 
 
 def _encoding(path: Path) -> str:
@@ -88,8 +89,7 @@ def _lines(path: Path, stream: IO[str]) -> Iterator[str]:
         yield line
 
 
-def _header(path: Path, record: Record) -> list[str]:
-    row, names = record
+def _check_header(path: Path, row: int, names: list[str]) -> None:
     if not 2 <= len(names) <= MAX_COLUMNS:
         reason = f"the header has {len(names):,} columns; legal: 2 (a label and a feature) to {MAX_COLUMNS:,}"
         raise fault(path, reason, row)
@@ -100,7 +100,6 @@ def _header(path: Path, record: Record) -> list[str]:
         if name in seen:
             raise fault(path, f"two columns are named {brief(name)}", row)
         seen.add(name)
-    return names
 
 
 def _body(path: Path, records: Iterator[Record], width: int) -> tuple[list[int], list[list[str]]]:

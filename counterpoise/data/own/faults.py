@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 
-from counterpoise.errors import ConfigError, CounterpoiseError, DataError, legal_words
+from counterpoise.errors import ConfigError, CounterpoiseError, DataError
 
 SHOWN_CHARACTERS = 60
 SHOWN_WORDS = 20
@@ -24,12 +24,17 @@ def brief(value: object) -> str:
     return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}..."
 
 
+def listed(words: Sequence[str]) -> str:
+    """Words between commas; of thousands, the first few and their number."""
+    rest = f", ... ({len(words):,} in all)" if len(words) > SHOWN_WORDS else ""
+    return ", ".join(words[:SHOWN_WORDS]) + rest
+
+
 def near_words(word: str, legal: Sequence[str]) -> str:
-    """The end of a sentence about a wrong word, short even where thousands are legal."""
-    if len(legal) <= SHOWN_WORDS:
-        return legal_words(word, legal)
+    """The end of a sentence about a wrong word: the nearest legal one, then the legal ones."""
     near = get_close_matches(word, legal, n=1)
-    return f"{legal_words(word, [*near, *legal[:SHOWN_WORDS]])}, ... ({len(legal):,} in all)"
+    guess = f"did you mean {near[0]!r}? " if near else ""
+    return f"{guess}legal: {listed(legal)}"
 
 
 @contextmanager
@@ -45,14 +50,15 @@ def blamed_on(source: Path | str, trouble: str) -> Iterator[None]:
 
 
 def file_within(path: Path | str, limit: int) -> Path:
-    """The path, if it is a file that is neither empty nor larger than `limit` bytes."""
+    """The path, if it is a file that can be opened and is neither empty nor larger than `limit` bytes."""
     path = Path(path)
     if not path.is_file():
         raise fault(path, "is no regular file" if path.exists() else "no such file")
     size = path.stat().st_size
     if not 0 < size <= limit:
         raise fault(path, f"holds {size:,} bytes; legal: 1 to {limit:,}" if size else "is empty")
-    return path
+    with blamed_on(path, "cannot be opened"), path.open("rb"):
+        return path
 
 
 def check_share(test_share: float) -> None:

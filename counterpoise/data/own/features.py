@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable
+from typing import NamedTuple
 
 import numpy as np
 
 from counterpoise.data.columns import Encoded, Numbers, TrainTest, Words, encode
-from counterpoise.data.own.cells import Table, check_word, is_missing, numbers_of, parse_number
-from counterpoise.data.own.faults import brief, fault
+from counterpoise.data.own.cells import Table, is_missing, numbers_of, parse_number
+from counterpoise.data.own.faults import brief, fault, listed
 from counterpoise.data.own.limits import MAX_BYTES, MAX_CATEGORIES
 from counterpoise.data.partition import Rows
 
 MISSING_WORD = "(missing)"
 OTHER_WORD = "(other)"
 BYTES_A_FEATURE = 4
+
+
+class Category(NamedTuple):
+    """A column of words as short codes, since an array of words is as wide as the longest, and the words in order."""
+
+    codes: Words
+    names: list[str]
 
 
 def features_of(
@@ -28,26 +37,24 @@ def features_of(
 
     A column that is constant over the training rows, gaps included, says nothing and is dropped.
     """
+    train = split.train.tolist()
     numbers: dict[str, Numbers] = {}
-    words: dict[str, Words] = {}
-    constant, unseen = [], []
+    words: dict[str, Category] = {}
+    constant = []
     for name in names:
-        if len({table.columns[name][row] for row in split.train}) == 1:
+        if len({table.columns[name][row] for row in train}) == 1:
             constant.append(name)
         elif _is_numeric(table, name, numeric, categorical):
             numbers[name] = _centred(numbers_of(table, name), split.train)
         else:
-            words[name] = _words(table, name, split.train)
-            unseen += [name] if OTHER_WORD in words[name][split.test] else []
+            words[name] = _category(table, name, train)
     if not numbers and not words:
-        raise fault(
-            table.path, "no column to learn from: beside the label, all are constant over the training rows"
-        )
-    _check_size(table, len(numbers), words)
+        raise fault(table.path, "no column to learn from: all are constant over the training rows")
+    _check_size(table, 2 * len(numbers) + sum(len(word.names) for word in words.values()))
     with np.errstate(over="ignore"):  # an overflow is found by its row below
-        encoded = encode(numbers, words, split.train)
+        encoded = encode(numbers, {name: word.codes for name, word in words.items()}, split.train)
     _check_finite(table, encoded)
-    return encoded._replace(notes=(*encoded.notes, *_notes(numbers, words, constant, unseen)))
+    return encoded._replace(notes=(*encoded.notes, *_notes(list(numbers), words, constant)))
 
 
 def _is_numeric(table: Table, name: str, numeric: Collection[str], categorical: Collection[str]) -> bool:
@@ -55,62 +62,59 @@ def _is_numeric(table: Table, name: str, numeric: Collection[str], categorical: 
         return name in numeric
     if name in table.words:
         return False
-    filled = [place for place, cell in enumerate(table.columns[name]) if not is_missing(cell)]
-    odd = [place for place in filled if parse_number(table.columns[name][place]) is None]
-    if odd and 2 * len(odd) < len(filled):
-        cell, row = table.columns[name][odd[0]], table.rows[odd[0]]
+    filled = Counter(cell for cell in table.columns[name] if not is_missing(cell))
+    odd = {cell: count for cell, count in filled.items() if parse_number(cell) is None}
+    if odd and 2 * sum(odd.values()) < filled.total():
+        row, cell = next(
+            (row, cell) for row, cell in zip(table.rows, table.columns[name], strict=True) if cell in odd
+        )
         reason = f"{name!r} holds {brief(cell)} among numbers; mend it, or name the column in `categorical`"
         raise fault(table.path, reason, row)
     return not odd
 
 
 def _centred(values: Numbers, train: Rows) -> Numbers:
-    """Less the median of the training rows: standardising undoes it, but loses fewer digits near zero."""
+    """Less the median of the training rows, so that a number that never varies there is 0 and not a rounding error."""
     known = values[train][~np.isnan(values[train])]
     return values - np.median(known) if len(known) else values
 
 
-def _words(table: Table, name: str, train: Rows) -> Words:
+def _category(table: Table, name: str, train: list[int]) -> Category:
     cells = [MISSING_WORD if is_missing(cell) else cell for cell in table.columns[name]]
     known = {cells[row] for row in train}
     if len(known) > MAX_CATEGORIES:
-        raise fault(
-            table.path, f"column {name!r} holds {len(known):,} categories; legal: at most {MAX_CATEGORIES:,}"
-        )
-    for cell, row in zip(cells, table.rows, strict=True):
-        check_word(table, name, cell, row)
-    return np.array([cell if cell in known else OTHER_WORD for cell in cells])
+        reason = f"column {name!r} holds {len(known):,} categories; legal: at most {MAX_CATEGORIES:,}"
+        raise fault(table.path, reason)
+    words = [cell if cell in known else OTHER_WORD for cell in cells]
+    names = sorted(set(words))
+    places = {word: f"{place:04}" for place, word in enumerate(names)}
+    return Category(np.array([places[word] for word in words]), names)
 
 
-def _check_size(table: Table, numbers: int, words: dict[str, Words]) -> None:
-    width = 2 * numbers + sum(len(set(values.tolist())) for values in words.values())
+def _check_size(table: Table, width: int) -> None:
     if len(table.rows) * width * BYTES_A_FEATURE > MAX_BYTES:
-        raise fault(
-            table.path,
-            f"{len(table.rows):,} rows of up to {width:,} features; legal: at most {MAX_BYTES:,} bytes of them",
-        )
+        reason = f"{len(table.rows):,} rows of {width:,} features; legal: at most {MAX_BYTES:,} bytes of them"
+        raise fault(table.path, reason)
 
 
 def _check_finite(table: Table, encoded: Encoded) -> None:
-    bad = np.argwhere(~np.isfinite(encoded.x))
-    if len(bad):
-        place, column = bad[0]
-        raise fault(
-            table.path,
-            f"{encoded.names[column]!r} is too far from the other rows to standardise",
-            table.rows[place],
-        )
+    finite = np.isfinite(encoded.x)
+    if not finite.all():
+        place, column = divmod(int(finite.argmin()), finite.shape[1])
+        reason = f"{encoded.names[column]!r} is too far from the training rows to standardise"
+        raise fault(table.path, reason, table.rows[place])
 
 
-def _notes(
-    numbers: dict[str, Numbers], words: dict[str, Words], constant: list[str], unseen: list[str]
-) -> list[str]:
-    gappy = [name for name, values in words.items() if MISSING_WORD in values]
+def _notes(numbers: list[str], words: dict[str, Category], constant: list[str]) -> list[str]:
     said = {
-        "numbers, standardised by the training rows": list(numbers),
+        "numbers, standardised by the training rows": numbers,
         "words, one-hot": list(words),
-        "missing words are a category of their own": gappy,
-        "words that no training row holds share one category": unseen,
+        "missing words are a category of their own": _holding(MISSING_WORD, words),
+        "words that no training row holds share one category": _holding(OTHER_WORD, words),
         "constant over the training rows, dropped": constant,
     }
-    return [f"{what}: {', '.join(names)}" for what, names in said.items() if names]
+    return [f"{what}: {listed(names)}" for what, names in said.items() if names]
+
+
+def _holding(category: str, words: dict[str, Category]) -> list[str]:
+    return [name for name, word in words.items() if category in word.names]

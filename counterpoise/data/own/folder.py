@@ -111,13 +111,16 @@ def _folders(root: Path, folder: Path) -> list[Path]:
 
 def _listed(root: Path, folder: Path) -> list[Path]:
     """What lies in a folder, in order; links may not lead out of the root."""
-    children = sorted(
-        child for child in folder.iterdir() if child.name not in LITTER and not child.name.startswith(".")
-    )
-    for child in children:
-        if not child.resolve().is_relative_to(root):
-            raise fault(child, f"is a link that leads out of {root.name}")
+    with blamed_on(folder, "cannot be listed"):
+        children = sorted(child for child in folder.iterdir() if not _is_litter(child.name))
+        for child in children:
+            if not child.resolve().is_relative_to(root):
+                raise fault(child, f"is a link that leads out of {root.name}")
     return children
+
+
+def _is_litter(name: str) -> bool:
+    return name.startswith(".") or name in LITTER
 
 
 def _read(root: Path, pictures: list[Picture], size: Size | None) -> tuple[Pixels, str]:
@@ -130,15 +133,13 @@ def _read(root: Path, pictures: list[Picture], size: Size | None) -> tuple[Pixel
         warnings.simplefilter("error", Image.DecompressionBombWarning)
         for file, *_ in pictures:
             content = file_within(file, MAX_IMAGE_BYTES).read_bytes()
-            digest.update(
-                f"{file.relative_to(root).as_posix()}\0{hashlib.sha256(content).hexdigest()}\n".encode()
-            )
+            name = file.relative_to(root).as_posix()
+            digest.update(f"{name}\0{hashlib.sha256(content).hexdigest()}\n".encode(errors="surrogateescape"))
             images.append(_decode(file, content, size))
             _check_fit(file, images, len(pictures))
     channels = max(len(image) for image in images)
-    return np.stack(
-        [np.broadcast_to(image, (channels, *image.shape[1:])) for image in images]
-    ), digest.hexdigest()
+    alike = [np.broadcast_to(image, (channels, *image.shape[1:])) for image in images]
+    return np.stack(alike), digest.hexdigest()
 
 
 def _decode(file: Path, content: bytes, size: Size | None) -> Pixels:

@@ -11,7 +11,7 @@ MAX_LINE = 16 << 20  # characters
 MAX_COLUMNS = 10_000
 MAX_CELLS = 50_000_000
 MAX_CATEGORIES = 1_000
-MAX_WORD = 256  # characters of a category, a label or a client's name
+MAX_WORD = 256  # characters of a label or a client's name
 MAX_CLASSES = 10_000
 MAX_NUMBER = float(np.finfo(np.float32).max)
 

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict
 from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from counterpoise.data.dataset import Dataset, Samples, Scaling
+from counterpoise.core.registry import Entry
+from counterpoise.data.dataset import Assignment, Dataset, Samples, Scaling
 from counterpoise.data.own.assemble import PIXEL_DIMENSIONS
 from counterpoise.data.own.faults import blamed_on, fault, file_within
 from counterpoise.data.own.limits import MAX_BYTES, MAX_PACK_HEADER
 from counterpoise.data.own.pixels import squeeze, unsqueeze
-from counterpoise.data.own.prepared import Assignment, Pack, check_pack
+from counterpoise.data.own.prepared import Pack, check_pack
 from counterpoise.data.partition import Rows
+from counterpoise.errors import ConfigError
 
 ABOUT = "counterpoise"
 DIGEST = "sha256"
@@ -32,34 +35,44 @@ Tensors = dict[str, Tensor]
 Shape = tuple[int, int, int, int]
 
 
-class About(BaseModel):
+@dataclass(frozen=True)
+class About:
     """The words of a pack."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    format: Literal[1] = 1
     name: str
     classes: tuple[str, ...]
     client_names: tuple[str, ...]
     files: dict[str, str]
     notes: tuple[str, ...]
     record: dict[str, Any]
-    pixels: dict[str, Shape]  # true shapes of the images that are squeezed
+    pixels: Mapping[str, Sequence[int]]  # true shapes of the images that are squeezed
+    format: Literal[1] = 1
 
 
 def write_pack(dataset: Dataset, assignment: Assignment, path: Path | str, record: Mapping[str, Any]) -> None:
     """Write a safetensors file, whole or not at all; equal content gives equal bytes. `record` must be fit for JSON."""
     path = Path(path)
-    with blamed_on(path, "not written"):
+    with blamed_on(path, "cannot be written"):
         check_pack(Pack(dataset, assignment, record))
-    tensors = _tensors(dataset, assignment)
+        tensors = _tensors(dataset, assignment)
+        words = _words(dataset, record, _squeeze_images(tensors))
+        tensors[DIGEST] = torch.tensor(list(_digest(tensors, words)), dtype=torch.uint8)
+        _save(path, tensors, words)
+
+
+def _squeeze_images(tensors: Tensors) -> dict[str, Shape]:
+    """Squeeze images in place; their true shapes."""
     shapes: dict[str, Shape] = {}
     for name in ("train.x", "test.x"):
         if tensors[name].dtype == torch.uint8 and tensors[name].dim() == PIXEL_DIMENSIONS:
             images = tensors[name].numpy()
             shapes[name] = images.shape
             tensors[name] = torch.from_numpy(squeeze(images))
-    words = About(
+    return shapes
+
+
+def _words(dataset: Dataset, record: Mapping[str, Any], shapes: dict[str, Shape]) -> str:
+    about = About(
         name=dataset.name,
         classes=dataset.classes,
         client_names=dataset.client_names,
@@ -67,9 +80,8 @@ def write_pack(dataset: Dataset, assignment: Assignment, path: Path | str, recor
         notes=dataset.notes,
         record=dict(record),
         pixels=shapes,
-    ).model_dump_json()
-    tensors[DIGEST] = torch.tensor(list(_digest(tensors, words)), dtype=torch.uint8)
-    _save(path, tensors, words)
+    )
+    return json.dumps(asdict(about))
 
 
 def _tensors(dataset: Dataset, assignment: Assignment) -> Tensors:
@@ -102,14 +114,13 @@ def _digest(tensors: Tensors, words: str) -> bytes:
 
 def _save(path: Path, tensors: Tensors, words: str) -> None:
     part = path.with_name(f"{path.name}.part")
-    with blamed_on(path, "cannot be written"):
-        try:
-            save_file(tensors, part, {ABOUT: words})
-            with part.open("rb") as stream:
-                os.fsync(stream.fileno())
-            os.replace(part, path)
-        finally:
-            part.unlink(missing_ok=True)
+    try:
+        save_file(tensors, part, {ABOUT: words})
+        with part.open("rb") as stream:
+            os.fsync(stream.fileno())
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def read_pack(path: Path | str, limit: int = MAX_BYTES) -> Pack:
@@ -119,8 +130,9 @@ def read_pack(path: Path | str, limit: int = MAX_BYTES) -> Pack:
         tensors, words = _load(path)
         if bytes(tensors.pop(DIGEST).tolist()) != _digest(tensors, words):
             raise fault(path, "damaged: its SHA-256 does not fit its content")
-        about = About.model_validate_json(words)
-        for name, shape in about.pixels.items():
+        about = _read_words(words)
+        for name, given in about.pixels.items():
+            shape = tuple(int(side) for side in given)
             if min(shape) < 1 or math.prod(shape) > limit:
                 raise fault(path, f"{name} has shape {shape}; legal: at most {limit:,} bytes of pixels")
             tensors[name] = torch.from_numpy(unsqueeze(tensors[name].numpy(), shape))
@@ -142,6 +154,14 @@ def _load(path: Path) -> tuple[Tensors, str]:
         if words is None or DIGEST not in file.keys():  # noqa: SIM118  (no mapping)
             raise fault(path, "is a safetensors file, but no pack")
         return {name: file.get_tensor(name) for name in file.keys()}, words  # noqa: SIM118
+
+
+def _read_words(words: str) -> About:
+    """The words, each of its type."""
+    try:
+        return Entry("pack", About).build(json.loads(words))
+    except ConfigError as error:
+        raise ValueError(str(error)) from None
 
 
 def _unpacked(tensors: Tensors, about: About) -> Pack:

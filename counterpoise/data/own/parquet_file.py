@@ -25,7 +25,7 @@ def read_parquet(path: Path | str) -> Table:
     if len(set(names)) < len(names):
         raise fault(path, f"two columns are named {next(name for name in names if names.count(name) > 1)!r}")
     columns = {name: _text(path, name, content[name], pyarrow) for name in names}
-    return Table(path, columns, range(1, content.num_rows + 1), _word_columns(content.schema, pyarrow))
+    return Table(path, columns, range(1, content.num_rows + 1), words=_word_columns(content.schema, pyarrow))
 
 
 def _check_size(path: Path, metadata: Any) -> None:

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from counterpoise.data.dataset import Dataset, Samples
+from counterpoise.data.dataset import Assignment, Dataset, Samples
 from counterpoise.data.partition import Rows
-
-
-class Assignment(NamedTuple):
-    """Training rows of each client, those it holds out, and those the server keeps for validation."""
-
-    clients: Sequence[Rows]
-    held_out: Sequence[Rows] = ()
-    validation: Rows | None = None
 
 
 class Pack(NamedTuple):

@@ -20,7 +20,7 @@ from counterpoise.data.own.assemble import (
     natural_clients,
 )
 from counterpoise.data.own.cells import Coded
-from counterpoise.data.own.faults import blamed_on, brief, fault
+from counterpoise.data.own.faults import blamed_on, brief, fault, listed
 from counterpoise.data.own.limits import MAX_NUMBER
 from counterpoise.data.own.npy import AnyArray
 from counterpoise.data.partition import Rows
@@ -124,7 +124,7 @@ def join(
         kinds = [f"{half.x.dtype} {half.x.shape[1:]}" for half in (train, test)]
         raise fault(source, f"training samples are {kinds[0]}, test samples {kinds[1]}; legal: the same")
     labels = _renumber(source, train.y, test.y) if classes is None else Renumbered(classes, train.y, test.y)
-    check_class_count(source, labels.classes)
+    check_class_count(source, len(labels.classes))
     coverage = check_coverage(source, labels.classes, labels.train, labels.test)
     turned = ("channels moved from last to first",) if _channels_last(train.x) else ()
     natural = Clients() if clients is None else natural_clients(*clients)
@@ -162,7 +162,7 @@ def _renumber(source: Path | str, train: Rows, test: Rows) -> Renumbered:
     if strange.any():
         row = int(strange.argmax())
         raise fault(source, f"test label {test[row]} is in no training sample", row + 1)
-    notes = (f"labels renumbered from 0: {', '.join(names)}",) if known[-1] >= len(known) else ()
+    notes = (f"labels renumbered from 0: {listed(names)}",) if known[-1] >= len(known) else ()
     return Renumbered(names, codes.astype(np.int64), places.astype(np.int64), notes)
 
 

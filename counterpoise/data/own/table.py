@@ -11,7 +11,6 @@ from counterpoise.data.columns import TrainTest
 from counterpoise.data.dataset import Dataset, Samples
 from counterpoise.data.own.assemble import (
     Clients,
-    check_class_count,
     check_coverage,
     natural_clients,
     split_note,
@@ -80,7 +79,7 @@ def _check_named(table: Table, named: Iterable[str]) -> None:
             raise fault(
                 table.path,
                 f"no column {name!r}; {near_words(name, list(table.columns))}",
-                table.rows[0] - 1 or None,
+                table.header,
             )
         if name in seen:
             raise fault(table.path, f"column {name!r} is named for two uses")
@@ -90,7 +89,6 @@ def _check_named(table: Table, named: Iterable[str]) -> None:
 def _classes(table: Table, label: str) -> Coded:
     """The label column, one class a spelling; two spellings of one number are refused rather than guessed at."""
     classes = names_of(table, label)
-    check_class_count(table.path, classes.names)
     values = [parse_number(name) for name in classes.names]
     for place in range(1, len(values)):
         if values[place] is not None and values[place] == values[place - 1]:

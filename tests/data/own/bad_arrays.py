@@ -58,7 +58,7 @@ ARRAYS: dict[str, tuple[dict[str, Any], str | None]] = {
     "no test samples": (HALVES | {"x_test": X[:0], "y_test": Y[:0]}, "x_test has shape (0, 2)"),
     "one dimension": ({"x": X[:, 0], "y": Y}, "x has shape (12,)"),
     "no dimension": ({"x": np.float64(1), "y": Y}, "x has shape ()"),
-    "one class": ({"x": X, "y": Y * 0}, "one class, '0'"),
+    "one class": ({"x": X, "y": Y * 0}, "holds 1 class;"),
     "one sample a class": ({"x": X, "y": np.arange(12)}, "every class has one sample"),
     "fewer labels": ({"x": X, "y": Y[:-1]}, "y has shape (11,); legal: (12,)"),
     "labels missing": ({"x": X}, "holds x; legal: x and y"),

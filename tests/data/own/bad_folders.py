@@ -82,6 +82,11 @@ def broken_link(folder: Path) -> None:
     (folder / "q" / "odd.png").symlink_to(folder / "q" / "nothing.png")
 
 
+def endless_link(folder: Path) -> None:
+    paint_classes(folder)
+    (folder / "q" / "odd.png").symlink_to(folder / "q" / "odd.png")
+
+
 def nested(folder: Path) -> None:
     paint_classes(folder / "odd")
     paint_classes(folder / "site")
@@ -118,6 +123,7 @@ FOLDERS: dict[str, tuple[Callable[[Path], None], str]] = {
     "sixteen bits": (sixteen_bits, "odd.png: has pixels of mode I;16"),
     "link out of the folder": (link_out, "odd.png: is a link that leads out"),
     "folder that is a link": (folder_link_out, "odd: is a link that leads out"),
+    "endless link": (endless_link, "odd.png"),
     "broken link": (broken_link, "odd.png: no such file"),
     "one folder too deep": (
         nested,
@@ -126,6 +132,6 @@ FOLDERS: dict[str, tuple[Callable[[Path], None], str]] = {
     "class without images": (empty_class, "odd: holds no images"),
     "no folders": (no_folders, "images: holds no folders"),
     "nothing": (lambda folder: folder.mkdir(), "images: holds no folders"),
-    "one class": (lambda folder: paint_classes(folder, "p"), "images: holds one class, 'p'"),
+    "one class": (lambda folder: paint_classes(folder, "p"), "images: holds 1 class;"),
     "class of the test only": (test_only, "images: class 'r' has test samples only"),
 }

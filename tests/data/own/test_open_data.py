@@ -53,6 +53,16 @@ def test_an_unknown_column_is_answered_with_the_nearest(tmp_path: Path, name: st
     assert cell in str(refused.value)
 
 
+def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    (tmp_path / "t.csv").write_bytes(bad_tables.table(*bad_tables.GOOD))
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(DataError, match=r"t\.csv: cannot be opened: .*Permission denied"):
+        open_data(tmp_path / "t.csv", label="label")
+
+
 def test_one_column_cannot_serve_twice(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_bytes(bad_tables.table(*bad_tables.GOOD))
     with pytest.raises(DataError, match="'label' is named for two uses"):

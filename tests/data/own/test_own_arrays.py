@@ -165,7 +165,7 @@ class Stream(IterableDataset):
         ([(torch.zeros(2), 0), (torch.zeros(2), -1)], "row 2.*-1"),
         ([(torch.zeros(2), 0), (torch.zeros(2), torch.tensor([1, 1]))], "row 2.*whole number"),
         ([(torch.zeros(2), 0), torch.zeros(2)], "row 2.*pair"),
-        ([(torch.zeros(2), 0)], "one class"),
+        ([(torch.zeros(2), 0)], "holds 1 class;"),
         ([("word", 0), ("word", 1)], "legal: numbers"),
         ([], "no items"),
     ],

@@ -105,6 +105,19 @@ def test_a_client_without_training_rows_is_left_out(tmp_path: Path) -> None:
     assert "2 clients have no training sample and are left out" in data.notes
 
 
+def test_latin_1_is_read_and_said_so(tmp_path: Path) -> None:
+    rows = [f"{row},{['süd', 'nord'][row % 2]}" for row in range(10)]
+    data = read_table(written(tmp_path, "a,label", *rows, encoding="latin-1"), "label")
+    assert data.classes == ("nord", "süd")
+    assert "not UTF-8, read as Latin-1" in data.notes
+
+
+def test_a_client_may_be_called_na(tmp_path: Path) -> None:
+    rows = [f"{row},{'pq'[row % 2]},{['NA', 'EU'][row % 4 // 2]}" for row in range(20)]
+    data = read_table(written(tmp_path, "a,label,region", *rows), "label", client="region")
+    assert data.client_names == ("EU", "NA")
+
+
 def test_the_split_follows_the_seed(tmp_path: Path) -> None:
     path = written(tmp_path, "a,label", *[f"{row},{'pq'[row % 2]}" for row in range(100)])
     first, again, other = (read_table(path, "label", seed=seed).test.x for seed in (0, 0, 1))

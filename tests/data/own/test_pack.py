@@ -99,10 +99,14 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     target = tmp_path / "p.safetensors"
     write_pack(small(), ASSIGNMENT, target, RECORD)
     before = target.read_bytes()
-    with pytest.raises(DataError, match=r"p\.safetensors: not written: client rows are not all in 0 to 7"):
+    with pytest.raises(
+        DataError, match=r"p\.safetensors: cannot be written: client rows are not all in 0 to 7"
+    ):
         write_pack(small(), Assignment([np.array([8])]), target, RECORD)
     with pytest.raises(DataError, match="cannot be written"):
         write_pack(small(), ASSIGNMENT, tmp_path / "nowhere" / "p.safetensors", RECORD)
+    with pytest.raises(DataError, match="cannot be written"):
+        write_pack(small(), ASSIGNMENT, target, {"model": object()})
     assert target.read_bytes() == before
 
 

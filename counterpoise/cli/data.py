@@ -1,0 +1,98 @@
+"""Commands about data: inspect, pack, download."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    help="Look at data, prepare it for another machine, or fetch a public set.", no_args_is_help=True
+)
+
+Root = Annotated[
+    Path | None, typer.Option(help="Folder of the data sets; else COUNTERPOISE_DATA, else the user's cache.")
+]
+
+
+@app.command()
+def inspect(
+    source: Annotated[
+        str,
+        typer.Argument(help="A file or folder of yours, an experiment file (.toml), or a data set's name."),
+    ],
+    label: Annotated[str | None, typer.Option(help="Column of a table that holds the class.")] = None,
+    client: Annotated[str | None, typer.Option(help="Column of a table that names the client.")] = None,
+    by_client: Annotated[
+        bool, typer.Option(help="Image folder with one folder a client: client/class/file.")
+    ] = False,
+    root: Root = None,
+    picture: Annotated[Path, typer.Option(help="Where to draw clients by classes.")] = Path("inspect.png"),
+) -> None:
+    """Classes, counts, imbalance, skew of each client, missing classes, and how local and global imbalance disagree."""
+    from rich.console import Console
+
+    from counterpoise.data.inspect import look_at, report_lines
+    from counterpoise.report.heatmap import draw_heatmap
+
+    federation = look_at(source, label, client, by_client, root)
+    console = Console(highlight=False, soft_wrap=True)
+    for line in report_lines(federation):
+        console.print(line, markup=False)
+    draw_heatmap(
+        federation.counts().numpy(),
+        federation.classes,
+        picture,
+        f"{federation.name}: samples of each client and class",
+        federation.client_names or None,
+    )
+    console.print(f"picture: {picture}", markup=False)
+
+
+@app.command()
+def pack(
+    experiment: Annotated[
+        Path, typer.Argument(help="Experiment file whose [data] and [partition] are to be packed.")
+    ],
+    target: Annotated[Path, typer.Argument(help="File to write, ending in .safetensors.")],
+    overrides: Annotated[list[str] | None, typer.Argument(help="Values to change: key.sub=value.")] = None,
+) -> None:
+    """Write the prepared data (long-tailed, split, cut into clients) into one compact file that `run` reads elsewhere.
+
+    There: [data] name = "pack", path = "FILE", and no [partition]. The run is the same, bit for bit.
+    """
+    from counterpoise.data.own import write_pack
+    from counterpoise.data.prepare import pack_federation
+    from counterpoise.errors import ConfigError
+    from counterpoise.experiment.assemble import load_federation
+    from counterpoise.experiment.config import load_experiment
+
+    if target.suffix != ".safetensors":
+        raise ConfigError(f"{target} is not legal; legal: a file name that ends in .safetensors")
+    config = load_experiment(experiment, overrides or [])
+    packed = pack_federation(load_federation(config))
+    assert packed.assignment is not None
+    tables = config.tables()
+    write_pack(
+        packed,
+        packed.assignment,
+        target,
+        {"seed": config.seed, "data": tables["data"], "partition": tables["partition"]},
+    )
+    typer.echo(
+        f"{target}: {target.stat().st_size / 2**20:.1f} MiB, {len(packed.train.y)} training and {len(packed.test.y)} test samples, {len(packed.assignment.clients)} clients"
+    )
+
+
+@app.command()
+def download(
+    name: Annotated[str, typer.Argument(help="A data set of `counterpoise ls data`.")], root: Root = None
+) -> None:
+    """Fetch a public data set from its mirrors, checked against the published sum; a cut line is resumed."""
+    from counterpoise.data.download import download as fetch
+    from counterpoise.data.download import progress_bar
+
+    with progress_bar() as progress:
+        paths = fetch(name, root, progress)
+    typer.echo("\n".join(str(path) for path in paths))

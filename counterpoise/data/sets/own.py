@@ -1,0 +1,75 @@
+"""A user's own files under a name that a config can use; the readers are in `counterpoise.data.own`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from counterpoise.core.registry import Count, Interval, Whole
+from counterpoise.data.dataset import Dataset, Loader, dataset
+
+Share = Annotated[float, Interval(0, 0.5, open_low=True, open_high=True)]
+
+
+@dataset("table")
+def table(
+    path: str,
+    label: str,
+    client: str | None = None,
+    test_share: Share = 0.2,
+    seed: Whole = 0,
+    numeric: list[str] | None = None,
+    categorical: list[str] | None = None,
+    drop: list[str] | None = None,
+) -> Loader:
+    """Your CSV or Parquet table: a label column, further columns as numbers or categories, optionally one that names the client."""
+
+    def load(root: Path | None) -> Dataset:
+        from counterpoise.data.own import read_table
+
+        return read_table(_under(root, path), label, client, test_share, seed, numeric, categorical, drop)
+
+    return load
+
+
+@dataset("images")
+def images(
+    path: str, clients: bool = False, size: Count | None = None, test_share: Share = 0.2, seed: Whole = 0
+) -> Loader:
+    """Your folder of images, ``class/file``, or ``client/class/file`` with `clients`; ``train`` and ``test`` inside are kept apart."""
+
+    def load(root: Path | None) -> Dataset:
+        from counterpoise.data.own import read_image_folder
+
+        return read_image_folder(_under(root, path), size, clients, test_share, seed)
+
+    return load
+
+
+@dataset("arrays")
+def arrays(path: str, test_share: Share = 0.2, seed: Whole = 0) -> Loader:
+    """Your npz file with x and y, or x_train, y_train, x_test and y_test, and optionally client and classes."""
+
+    def load(root: Path | None) -> Dataset:
+        from counterpoise.data.own import read_npz
+
+        return read_npz(_under(root, path), test_share, seed)
+
+    return load
+
+
+@dataset("pack")
+def pack(path: str) -> Loader:
+    """What ``counterpoise data pack`` wrote: long-tailed, split and cut into clients already, so ``[partition]`` is left out."""
+
+    def load(root: Path | None) -> Dataset:
+        from counterpoise.data.own import open_pack
+
+        return open_pack(_under(root, path))
+
+    return load
+
+
+def _under(root: Path | None, path: str) -> Path:
+    """A path as given, or below the data root where it is relative and a root is named."""
+    return Path(path).expanduser() if root is None else root / Path(path).expanduser()
