@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
@@ -59,11 +61,12 @@ class FunctionalModel:
         return functional_call(self._training, state, (x,)), buffers
 
     def load(self, params: Params, buffers: Params) -> nn.Module:
-        """The module with these values written into it."""
+        """A copy of the module with these values in it, ready for use."""
+        module = deepcopy(self.module)
         with torch.no_grad():
-            for name, tensor in [*self.module.named_parameters(), *self.module.named_buffers()]:
+            for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
                 tensor.copy_((params | buffers)[name])
-        return self.module.eval()
+        return module.eval()
 
 
 def _refuse_dropout(module: nn.Module) -> None:

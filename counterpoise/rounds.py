@@ -59,7 +59,8 @@ class Outcome(NamedTuple):
 
     round: int
     lr: float
-    replied: int
+    asked: int
+    replied: int  # of those asked; rejected ones count
     rejected: tuple[Rejection, ...]
     loss: float | None  # mean training loss of the replies used; None where the round was skipped
 
@@ -88,22 +89,23 @@ def one_exchange(
     method: Method, state: ServerState, ask: Ask, tasks: Sequence[Task], lr: float, clients: int
 ) -> tuple[ServerState, Outcome]:
     """One round. Replies that are not usable count as not given; without any the model stays as it was."""
+    after, outcome = replace(state, round=state.round + 1), Outcome(state.round, lr, len(tasks), 0, (), None)
+    if not tasks:
+        return after, outcome
     shared = {
         part.name: call(part.send, {}, state.slots.get(part.name, {}), state.round) for part in method.parts
     }
     replies = ask.train(tasks, Broadcast(state.round, lr, state.params, state.buffers, shared))
-    replies = select(replies, replies.client.argsort(stable=True))
-    replies, rejected = check_replies(replies, state.params)
+    outcome = outcome._replace(replied=len(replies.client))
+    replies, rejected = check_replies(select(replies, replies.client.argsort(stable=True)), state.params)
     ask.commit(state.round, replies.client.tolist())
-    after = replace(state, round=state.round + 1)
     if not int(replies.samples.sum()):
-        return after, Outcome(state.round, lr, len(tasks), rejected, None)
+        return after, outcome._replace(rejected=rejected)
     weights = weigh_replies(method, replies, state.slots)
     delta, slots = update_model(method, state, Exchange(state.params, replies, weights, clients))
-    after = replace(
-        after, params=add(state.params, delta), buffers=average_buffers(weights, replies.buffers), slots=slots
-    )
-    return after, Outcome(state.round, lr, len(tasks), rejected, float(replies.loss.double().mean()))
+    buffers = average_buffers(weights, replies.buffers)
+    after = replace(after, params=add(state.params, delta), buffers=buffers, slots=slots)
+    return after, outcome._replace(rejected=rejected, loss=float(replies.loss.double().mean()))
 
 
 def check_replies(replies: Replies, params: Params) -> tuple[Replies, tuple[Rejection, ...]]:

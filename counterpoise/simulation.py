@@ -46,7 +46,8 @@ class Simulation:
     scoring: Scoring
 
     def open(self) -> ServerState:
-        """The server before round 0."""
+        """The server before round 0; clients forget what they kept."""
+        self.engine.memory.clear()
         model, federation = self.work.model, self.work.federation
         census = Census(federation.samples(), len(federation.classes), self.rounds)
         device = federation.train.x.device

@@ -6,6 +6,10 @@ import os
 from pathlib import Path
 
 import pytest
+import torch
+
+# Idle threads of small tensor operations spin, and two test workers on two cores then slow each other down many times.
+torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")

@@ -62,7 +62,7 @@ def spec_name(spec: MethodSpec | Any) -> str:
 def unequal_federation(shape: tuple[int, ...] = (5,), sizes: Sequence[int] = SIZES) -> Federation:
     """Six clients of very unequal size; classes are shifted apart, so that there is something to learn."""
     labels = torch.cat([_labels(client, size + HELD_OUT) for client, size in enumerate(sizes)])
-    rows = torch.arange(len(labels)).split([size + HELD_OUT for size in sizes])
+    rows = torch.split(torch.arange(len(labels)), [size + HELD_OUT for size in sizes])
     train = Samples(_inputs(labels, shape, "train"), labels)
     test_labels = torch.arange(CLASSES).repeat(5)
     test = Samples(_inputs(test_labels, shape, "test"), test_labels)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
@@ -92,7 +93,7 @@ def finite_rows(stacked: Tree, count: int) -> Tensor:
     """[count] True where every number of that row is finite."""
     finite = torch.ones(count, dtype=torch.bool)
     for leaf in leaves(stacked):
-        finite &= torch.isfinite(leaf).reshape(count, -1).all(1).cpu()
+        finite &= _by_row(torch.isfinite(leaf)).all(1).cpu()
     return finite
 
 
@@ -100,8 +101,13 @@ def row_norms(stacked: Tree, count: int) -> Tensor:
     """[count] norm of each row taken as one vector, in float64."""
     total = torch.zeros(count, dtype=torch.float64)
     for leaf in leaves(stacked):
-        total += leaf.reshape(count, -1).double().square().sum(1).cpu()
+        total += _by_row(leaf).double().square().sum(1).cpu()
     return total.sqrt()
+
+
+def _by_row(stacked: Tensor) -> Tensor:
+    """[K, everything else], also where K is 0."""
+    return stacked.reshape(len(stacked), math.prod(stacked.shape[1:]))
 
 
 def flatten(tree: Tree) -> dict[str, Tensor]:
@@ -127,5 +133,9 @@ def unflatten(flat: Mapping[str, Tensor]) -> Tree:
         place = tree
         for branch in branches:
             place = place.setdefault(branch, {})
+            if not isinstance(place, dict):
+                raise ValueError(f"{path!r} lies below a tensor")
+        if name in place:
+            raise ValueError(f"{path!r} is both a tensor and a branch")
         place[name] = leaf
     return tree

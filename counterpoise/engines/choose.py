@@ -62,7 +62,7 @@ def settle(settings: EngineSettings, work: Workplace, cohort: int) -> EngineSett
     )
     if processes > 1 and (device.type != "cpu" or not can_fork()):
         raise ConfigError(
-            f"engine.processes = {processes} needs a CPU and a system that can fork; legal here: 1"
+            f"engine.processes = {processes} needs a CPU, a system that can fork, and no GPU beside it; legal here: 1"
         )
     chunk = settings.chunk or min(_fitting_clients(work, device), cohort)
     return replace(settings, name=name, device=str(device), processes=processes, chunk=chunk, reason=reason)

@@ -81,7 +81,8 @@ class ProcessTrainer:
 
 
 def can_fork() -> bool:
-    return "fork" in multiprocessing.get_all_start_methods()
+    """Whether workers can be forked: beside a GPU, autograd keeps threads that a fork would break."""
+    return "fork" in multiprocessing.get_all_start_methods() and not torch.cuda.is_available()
 
 
 def available_cores() -> int:

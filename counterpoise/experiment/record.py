@@ -50,7 +50,7 @@ def summarise_rows(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     last = {
         key: value
         for key, value in scored[-1].items()
-        if key not in ("round", "lr", "loss", "replied", "rejected", "skipped")
+        if key not in ("round", "lr", "loss", "asked", "replied", "rejected", "skipped")
     }
     return {
         **last,

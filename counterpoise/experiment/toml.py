@@ -12,32 +12,51 @@ from typing import Any
 from counterpoise.errors import ConfigError
 
 MAX_BYTES = 1 << 20  # no experiment needs more
+MAX_DEPTH = 32
 BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+# Refused before parsing, which takes time by the square of a dotted key's length.
+DEEP_KEY = re.compile(rf"(?<![\w\"'-])(?:[\w\"'-]++\s*+\.\s*+){{{MAX_DEPTH}}}")
 
 
 def read_toml(path: Path) -> dict[str, Any]:
     """The tables of a TOML file."""
     try:
-        if path.stat().st_size > MAX_BYTES:
+        with path.open("rb") as stream:  # a device or a pipe has no size to ask for
+            content = stream.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
             raise ConfigError(f"{path} has more than {MAX_BYTES} bytes: not an experiment")
-        return parse_toml(path.read_text(encoding="utf-8"), str(path))
+        return parse_toml(content.decode(), str(path))
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise ConfigError(f"{path}: {reason}") from None
 
 
 def parse_toml(text: str, source: str) -> dict[str, Any]:
+    if DEEP_KEY.search(text):
+        raise ConfigError(f"{source}: a key of more than {MAX_DEPTH} parts is not legal")
     try:
-        return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigError(f"{source}: not TOML: {str(error) or 'nested too deeply'}") from None
+        tables = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{source}: not TOML: {error}") from None
+    _check_bounds(tables, source)
+    return tables
+
+
+def _check_bounds(value: Any, source: str, depth: int = 0) -> None:
+    """Refuse what TOML does not promise to carry: numbers beyond 64 bits, and tables without end."""
+    if depth > MAX_DEPTH:
+        raise ConfigError(f"{source}: tables or lists more than {MAX_DEPTH} deep are not legal")
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise ConfigError(f"{source}: a whole number beyond 64 bits is not legal")
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _check_bounds(item, source, depth + 1)
 
 
 def override(tables: dict[str, Any], assignment: str) -> dict[str, Any]:
     """The tables with ``key.sub=value`` put in; the value is TOML, and a bare word is a string."""
     path, sign, text = assignment.partition("=")
     keys = [key.strip() for key in path.split(".")]
-    if not sign or not all(BARE_KEY.fullmatch(key) for key in keys):
+    if not sign or len(keys) > MAX_DEPTH or not all(BARE_KEY.fullmatch(key) for key in keys):
         raise ConfigError(f"{assignment!r} is not legal; legal: key.sub=value, such as local.lr=0.05")
     return _with_value(tables, keys, _read_value(text.strip(), assignment))
 
@@ -51,12 +70,21 @@ def _with_value(tables: dict[str, Any], keys: list[str], value: Any) -> dict[str
 
 
 def _read_value(text: str, assignment: str) -> Any:
+    if re.fullmatch(r"[^\s\[\]{}'\"=]+", text) and not _is_toml(text):
+        return text
+    if not _is_toml(text):
+        raise ConfigError(
+            f"{_short(assignment)}: the value is neither TOML nor a plain word; legal: local.lr=0.05, method=fedcm, 'method=[\"fedavg\", \"focal\"]'"
+        )
+    return parse_toml(f"value = {text}", _short(assignment))["value"]
+
+
+def _is_toml(text: str) -> bool:
+    """Whether the text is one value; a line break could smuggle in a second key."""
     try:
-        return tomllib.loads(f"value = {text}")["value"]
+        return tomllib.loads(f"value = {text}").keys() == {"value"}
     except (tomllib.TOMLDecodeError, RecursionError):
-        if re.fullmatch(r"[^\s\[\]{}'\"=]+", text):
-            return text
-        raise ConfigError(f"{assignment!r}: the value is neither TOML nor a plain word") from None
+        return False
 
 
 def write_toml(tables: Mapping[str, Any]) -> str:

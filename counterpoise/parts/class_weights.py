@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from fractions import Fraction
 
 import torch
 from torch import Tensor
 
 from counterpoise.core.method import part
 from counterpoise.core.part import Batch, Census, Outputs, Part, Stats
-from counterpoise.core.registry import Fraction
+from counterpoise.core.registry import Fraction as Share
 from counterpoise.core.tree import Params, Tree
 from counterpoise.parts.counts import Counts, from_counts
 
@@ -23,8 +24,8 @@ def weighted_ce(counts: Counts = "local") -> Part:
     )
 
 
-@part("class_balanced", paper="Cui et al. 2019, arXiv:1901.05555", off={"beta": 0.0})
-def class_balanced(beta: Fraction = 0.9999, counts: Counts = "local") -> Part:
+@part("class_balanced", paper="Cui et al. 2019, arXiv:1901.05555")
+def class_balanced(beta: Share = 0.9999, counts: Counts = "local") -> Part:
     """``w_y * loss``, ``w_c`` proportional to ``(1 - beta) / (1 - beta^n_c)``, summing to C over the present classes."""
     return from_counts(
         "class_balanced",
@@ -35,13 +36,14 @@ def class_balanced(beta: Fraction = 0.9999, counts: Counts = "local") -> Part:
 
 
 @part("deferred_reweighting", paper="Cao et al. 2019, arXiv:1906.07413", off={"start": 1.0})
-def deferred_reweighting(start: Fraction = 0.8, beta: Fraction = 0.9999, counts: Counts = "local") -> Part:
+def deferred_reweighting(start: Share = 0.8, beta: Share = 0.9999, counts: Counts = "local") -> Part:
     """Weights of `class_balanced` from round ``start * rounds`` on, none before: with `ldam` this is LDAM-DRW."""
     balanced = class_balanced(beta, counts)
 
     def init(params: Params, census: Census, surveys: Tree) -> Tree:
+        # As a fraction: 0.55 * 100 is more than 55 in floats.
         known = balanced.init(params, census, surveys) if balanced.init is not None else {}
-        return known | {"first": torch.tensor(math.ceil(start * census.rounds))}
+        return known | {"first": torch.tensor(math.ceil(Fraction(str(start)) * census.rounds))}
 
     def send(slot: Tree, round: int) -> Tree:
         return slot | {"on": slot["first"] <= round}

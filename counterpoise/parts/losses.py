@@ -91,7 +91,8 @@ def fedlc(tau: NonNegative = 1.0) -> Part:
     """
 
     def constants(n: Tensor) -> Tree:
-        return {"shift": -tau * n.clamp(min=ABSENT).pow(-0.25)}
+        shift = -tau * n.clamp(min=ABSENT).pow(-0.25)
+        return {"shift": shift - shift.max()}
 
     def loss(outputs: Outputs, batch: Batch, slot: Tree) -> Tensor:
         return F.cross_entropy(outputs.logits + slot["shift"], batch.y, reduction="none")

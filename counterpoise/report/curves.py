@@ -35,7 +35,7 @@ def draw_curves(rows: Sequence[Mapping[str, Any]], path: Path, title: str = "") 
                 marker="." if len(known) < 20 else None,
             )
     scores.set(ylim=(0, 1), ylabel="on the test set", title=title)
-    scores.legend(loc="lower right", frameon=False, ncols=2, fontsize=8)
+    figure.legend(loc="outside lower center", frameon=False, ncols=len(SCORES), fontsize=8)
     trained = [(row["round"] + 1, row["loss"]) for row in rows if row["loss"] is not None]
     if trained:
         loss.plot(*zip(*trained, strict=True), color="#555555", linewidth=1.2)

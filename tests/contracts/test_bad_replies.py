@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 import torch
@@ -188,10 +188,12 @@ def test_a_client_whose_memory_alone_is_bad_is_refused() -> None:
 @pytest.mark.parametrize("field", ["loss", "buffers", "upload"])
 def test_a_reply_is_refused_where_anything_in_it_is_not_finite(field: str) -> None:
     bad = torch.tensor([0.0, torch.nan, 1.0])
-    value: Tensor | Tree = {"loss": bad, "buffers": {"running_mean": bad}, "upload": {"part": {"x": bad}}}[
-        field
-    ]
-    replies = _replies(torch.zeros(3, 2))._replace(**{field: value})
+    spoilt: dict[str, Any] = {
+        "loss": bad,
+        "buffers": {"running_mean": bad},
+        "upload": {"part": {"x": bad}},
+    }
+    replies = _replies(torch.zeros(3, 2))._replace(**{field: spoilt[field]})
     kept, rejected = check_replies(replies, {"w": torch.ones(2)})
     assert kept.client.tolist() == [0, 2]
     assert [(r.client, r.reason) for r in rejected] == [(1, "not finite")]
@@ -226,8 +228,7 @@ def test_replies_of_clients_that_did_not_answer_are_not_counted_as_replies() -> 
 def test_control_variates_stay_at_the_mean_of_the_clients_when_answers_are_lost() -> None:
     sim = simulate("scaffold")
     state = sim.open()
-    for round in range(12):
-        lost = round % 6
+    for lost in [*range(6), *range(6)]:
         state, _ = ask_clients(
             _altered(sim, _drop(lost)), state, sorted({lost, (lost + 1) % 6, (lost + 3) % 6})
         )

@@ -54,7 +54,7 @@ def _image_state(spec: MethodSpec, engine: EngineSettings, norm: str, local: Loc
 def test_cohorts_change_and_some_clients_return() -> None:
     sim = simulate("fedavg")
     samples = sim.work.federation.samples()
-    cohorts = [sim.cohort.draw(sim.seed, round, samples) for round in range(3)]
+    cohorts = [sim.cohort.draw(sim.seed, t, samples) for t in range(3)]
     assert len({tuple(cohort) for cohort in cohorts}) == 3
     assert set(cohorts[0]) & (set(cohorts[1]) | set(cohorts[2]))
 

@@ -63,7 +63,7 @@ def _train_plainly(sim: Simulation, client: int, lr: float, batch_size: int) -> 
     order = plan.positions.flatten()[: len(data.labels)]
     before = {name: p.detach().clone() for name, p in module.named_parameters()}
     optimizer = torch.optim.SGD(module.parameters(), lr=lr)
-    for positions in order.split(batch_size):
+    for positions in torch.split(order, batch_size):
         optimizer.zero_grad()
         inputs = sim.work.federation.train.x[data.rows[positions]]
         nn.functional.cross_entropy(module(inputs), data.labels[positions]).backward()  # type: ignore[no-untyped-call]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -46,12 +47,16 @@ def plain(model: Vector, slope: Slope) -> Vector:
     return slope(model)
 
 
+def mean_of(models: Sequence[Vector]) -> Vector:
+    return np.asarray(np.mean(models, axis=0))
+
+
 def as_vector(params: Params) -> Vector:
     return torch.cat([params["head.weight"].flatten(), params["head.bias"]]).numpy()
 
 
 def as_params(vector: Vector) -> Params:
-    weight, bias = torch.from_numpy(vector.copy()).split([CLASSES * FEATURES, CLASSES])
+    weight, bias = torch.split(torch.from_numpy(vector.copy()), [CLASSES * FEATURES, CLASSES])
     return {"head.weight": weight.view(CLASSES, FEATURES), "head.bias": bias}
 
 
@@ -89,13 +94,12 @@ class Setting:
     def shares(self, cohort: Sequence[int]) -> Vector:
         """Weights by samples."""
         samples = np.array([self.samples(client) for client in cohort], dtype=np.float64)
-        return samples / samples.sum()
+        return np.asarray(samples / samples.sum())
 
     def train(self, model: Vector, round: int, client: int, direction: Direction = plain) -> Vector:
         """A client's model after its local steps."""
-        lr = self.lr(round)
         for x, y in self.batches(round, client):
-            model = model - lr * direction(model, lambda at, x=x, y=y: gradient(at, x, y))  # type: ignore[misc]
+            model = np.asarray(model - self.lr(round) * direction(model, partial(gradient, x=x, y=y)))
         return model
 
 
@@ -113,11 +117,9 @@ def assert_follows(run: Setting, rule: Rule, cohorts: Sequence[tuple[int, ...]] 
     """The simulation and the rule in NumPy agree after every round."""
     state = run.sim.open()
     model = as_vector(state.params)
-    for round, cohort in enumerate(cohorts):
+    for t, cohort in enumerate(cohorts):
         state, outcome = ask_clients(run.sim, state, cohort)
         assert not outcome.rejected
-        model = rule(model, round, cohort)
-        np.testing.assert_allclose(
-            as_vector(state.params), model, rtol=0, atol=1e-12, err_msg=f"round {round}"
-        )
+        model = rule(model, t, cohort)
+        np.testing.assert_allclose(as_vector(state.params), model, rtol=0, atol=1e-12, err_msg=f"round {t}")
     return state

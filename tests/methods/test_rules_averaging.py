@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from regression import COHORTS, Direction, Slope, Vector, as_vector, assert_follows, setting
+from federations import ask_clients
+from regression import COHORTS, Direction, Slope, Vector, as_vector, assert_follows, mean_of, setting
 
 from counterpoise.core.local import Local
-from federations import ask_clients
 
 
 def test_the_clients_take_unequal_numbers_of_steps() -> None:
@@ -28,7 +28,7 @@ def test_fedavg_by_samples(server: float) -> None:
 
 def test_fedavg_uniform() -> None:
     run = setting({"fedavg": {"weighting": "uniform"}})
-    assert_follows(run, lambda x, r, cohort: np.mean([run.train(x, r, client) for client in cohort], axis=0))
+    assert_follows(run, lambda x, r, cohort: mean_of([run.train(x, r, client) for client in cohort]))
 
 
 def test_fedprox() -> None:
@@ -88,7 +88,7 @@ def test_fednova(rho: float, mu: float, effective: str) -> None:
         models = np.stack([run.train(x, round, client, _heavy_ball(rho, mu, x)) for client in cohort])
         shares = run.shares(cohort)
         tau = shares @ (response if effective == "response" else np.array(steps))
-        return x - tau * (shares @ ((x - models) / response[:, None]))
+        return np.asarray(x - tau * (shares @ ((x - models) / response[:, None])))
 
     assert_follows(run, rule)
 
@@ -108,7 +108,7 @@ def test_fednova_with_momentum_and_a_proximal_term_divides_by_the_sum_of_gradien
     def rule(x: Vector, round: int, cohort: tuple[int, ...]) -> Vector:
         a = np.array([response(run.steps(round, client)) for client in cohort])
         models = np.stack([run.train(x, round, client, _heavy_ball(rho, mu, x)) for client in cohort])
-        return x - (run.shares(cohort) @ a) * (run.shares(cohort) @ ((x - models) / a[:, None]))
+        return np.asarray(x - (run.shares(cohort) @ a) * (run.shares(cohort) @ ((x - models) / a[:, None])))
 
     assert_follows(run, rule)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-
 import numpy as np
 import pytest
 import torch
@@ -17,6 +15,7 @@ from regression import (
     as_vector,
     assert_follows,
     gradient,
+    mean_of,
     setting,
 )
 from scipy.optimize import minimize
@@ -32,19 +31,20 @@ SIZE = 4 * FEATURES + 4
 @pytest.mark.parametrize("server", [1.0, 0.5])
 def test_scaffold(server: float) -> None:
     run = setting({"scaffold": {"server": server}})
-    control, own = np.zeros(SIZE), defaultdict(lambda: np.zeros(SIZE))
+    control, own = np.zeros(SIZE), [np.zeros(SIZE) for _ in range(run.clients)]
 
     def rule(x: Vector, round: int, cohort: tuple[int, ...]) -> Vector:
         nonlocal control
         models, change = [], np.zeros(SIZE)
         for client in cohort:
-            y = run.train(x, round, client, lambda at, slope, k=client: slope(at) + control - own[k])  # type: ignore[misc]
+            correction = control - own[client]
+            y = run.train(x, round, client, lambda at, slope, c=correction: slope(at) + c)  # type: ignore[misc]
             renewed = own[client] - control + (x - y) / (run.lr(round) * run.steps(round, client))
             change += renewed - own[client]
             own[client] = renewed
             models.append(y)
         control = control + change / run.clients
-        return x + server * (np.mean(models, axis=0) - x)
+        return x + server * (mean_of(models) - x)
 
     assert_follows(run, rule)
 
@@ -52,12 +52,12 @@ def test_scaffold(server: float) -> None:
 def test_scaffold_keeps_the_servers_control_at_the_mean_of_all_clients() -> None:
     run = setting("scaffold")
     state, samples = run.sim.open(), run.sim.work.federation.samples()
-    for round in range(30):
-        state, _ = ask_clients(run.sim, state, Cohort(2).draw(0, round, samples))
+    for t in range(30):
+        state, _ = ask_clients(run.sim, state, Cohort(2).draw(0, t, samples))
     own = [as_vector(run.sim.engine.memory[k]["control_variates"]["control"]) for k in range(run.clients)]
     control = as_vector(state.slots["control_variates"]["control"])
     assert np.abs(control).max() > 1e-2
-    assert np.abs(control - np.mean(own, axis=0)).max() < 1e-14
+    assert np.abs(control - mean_of(own)).max() < 1e-14
 
 
 def test_feddyn() -> None:
@@ -73,7 +73,7 @@ def test_feddyn() -> None:
 
             models.append(run.train(x, round, client, direction))
             own[client] = own[client] + models[-1] - x
-        return np.mean(models, axis=0) + np.mean(own, axis=0)
+        return mean_of(models) + mean_of(own)
 
     assert_follows(run, rule)
 
@@ -91,7 +91,7 @@ def test_fedcm_divides_by_the_rate_of_the_round_that_made_the_update(server: flo
         models = [
             run.train(x, round, k, lambda y, slope: alpha * slope(y) + (1 - alpha) * known) for k in cohort
         ]
-        delta = np.mean(models, axis=0) - x
+        delta = mean_of(models) - x
         direction = -delta / (rate * np.mean([run.steps(round, client) for client in cohort]))
         return x + server * delta
 
@@ -119,7 +119,7 @@ def _optimum(run: Setting) -> Vector:
         return float(np.mean(values))
 
     def slope(model: Vector) -> Vector:
-        return np.asarray(np.mean(_client_gradients(run, model), axis=0))
+        return mean_of(_client_gradients(run, model))
 
     return np.asarray(minimize(loss, np.zeros(SIZE), jac=slope, method="BFGS", options={"gtol": 1e-10}).x)
 
@@ -136,7 +136,7 @@ def _one_round_from(run: Setting, model: Vector, part: str, key: str, scale: flo
 
 def test_the_optimum_of_the_mean_loss_is_a_fixed_point_of_scaffold_and_feddyn_but_not_of_fedavg() -> None:
     model = _optimum(_whole_batches("fedavg"))
-    assert np.abs(np.mean(_client_gradients(_whole_batches("fedavg"), model), axis=0)).max() < 1e-7
+    assert np.abs(mean_of(_client_gradients(_whole_batches("fedavg"), model))).max() < 1e-7
     assert _one_round_from(_whole_batches("scaffold"), model, "control_variates", "control", 1.0) < 1e-6
     assert _one_round_from(_whole_batches("feddyn"), model, "dynamic_regulariser", "drift", -10.0) < 1e-6
     assert _one_round_from(_whole_batches("fedavg"), model, "", "", 0.0) > 1e-2
@@ -151,7 +151,7 @@ def test_feddyn_reaches_the_optimum_that_fedavg_misses() -> None:
         state = ServerState(as_params(flat.numpy() + 0.3), {}, run.sim.open().slots)
         for _ in range(40):
             state, _ = ask_clients(run.sim, state, range(run.clients))
-        return float(np.abs(np.mean(_client_gradients(run, as_vector(state.params)), axis=0)).max())
+        return float(np.abs(mean_of(_client_gradients(run, as_vector(state.params)))).max())
 
     dynamic, averaged = slope_after("feddyn"), slope_after("fedavg")
     assert dynamic < averaged / 5

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from regression import Slope, Vector, assert_follows, setting
+from regression import Slope, Vector, assert_follows, mean_of, setting
 
 from counterpoise.core.local import Local
 from counterpoise.schedules import factor
@@ -40,7 +40,7 @@ def test_mofedsam(server: float) -> None:
             run.train(x, round, k, lambda y, slope: alpha * _sharp(y, slope) + (1 - alpha) * known)
             for k in cohort
         ]
-        delta = np.mean(models, axis=0) - x
+        delta = mean_of(models) - x
         momentum = -delta / (0.3 * 0.7**round * np.mean([run.steps(round, client) for client in cohort]))
         return x + server * delta
 

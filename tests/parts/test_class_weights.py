@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from itertools import pairwise
 
 import pytest
 import torch
-from hooks import batch_of, built, mean_loss, per_sample, start, told, weights_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from loss_hooks import batch_of, built, mean_loss, per_sample, start, told, weights_of
 
 from counterpoise.client import batch_loss
 from counterpoise.core.method import Method
@@ -68,9 +69,7 @@ def test_weights_are_finite_and_sum_to_the_number_of_classes(counts: list[int], 
 def test_a_rarer_class_never_weighs_less(counts: list[int], beta: float) -> None:
     found = weights_of(built("class_balanced", beta=beta), counts)
     present = sorted((n, w) for n, w in zip(counts, found, strict=True) if n)
-    assert all(
-        later <= earlier * (1 + 1e-12) for (_, earlier), (_, later) in zip(present, present[1:], strict=False)
-    )
+    assert all(later <= earlier * (1 + 1e-12) for (_, earlier), (_, later) in pairwise(present))
 
 
 def test_the_batch_loss_is_the_plain_mean_of_weighted_terms() -> None:
@@ -106,13 +105,13 @@ def test_deferred_weights_switch_on_at_their_share_of_the_rounds(
 ) -> None:
     part = built("deferred_reweighting", start=start_at, beta=0.5)
     clients, own = [[1, 3], [2, 0]], [1, 3]
-    on = [weights_of(part, own, told(part, clients, rounds, round)) != [1, 1] for round in range(rounds)]
-    assert on == [round >= first for round in range(rounds)]
+    on = [weights_of(part, own, told(part, clients, rounds, t)) != [1, 1] for t in range(rounds)]
+    assert on == [t >= first for t in range(rounds)]
 
 
 def test_deferred_weights_never_start_at_one() -> None:
     part = built("deferred_reweighting", start=1.0)
-    assert all(weights_of(part, [1, 3], told(part, [[1, 3]], 7, round)) == [1, 1] for round in range(7))
+    assert all(weights_of(part, [1, 3], told(part, [[1, 3]], 7, t)) == [1, 1] for t in range(7))
 
 
 def test_deferred_weights_once_on_are_the_class_balanced_ones() -> None:

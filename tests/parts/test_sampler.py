@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from federations import simulate
-from hooks import built
+from loss_hooks import built
 
 from counterpoise.client import Broadcast
 from counterpoise.core.local import Local

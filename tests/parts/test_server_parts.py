@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from hooks import built
+from loss_hooks import built
 
 from counterpoise.core.part import Census, Exchange, Part, Replies
 from counterpoise.core.tree import Params, Tree

@@ -1,0 +1,108 @@
+"""Compositions: what may stand together, and messages that list the choices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from torch import nn
+
+from counterpoise.core.method import METHODS, PARTS, Method, build_method, compose, find_entry, read_spec
+from counterpoise.core.part import Part
+from counterpoise.errors import ConfigError
+
+
+def _message(spec: Any) -> str:
+    with pytest.raises(ConfigError) as caught:
+        build_method(spec)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_two_losses_are_refused_with_both_names() -> None:
+    message = _message(["fedavg", "focal", "ldam"])
+    assert message == "focal and ldam each set the loss, and only one part may; keep one of: focal, ldam"
+
+
+def test_two_gradient_sources_are_refused_with_both_names() -> None:
+    assert "sam and global_perturbation each set the gradient" in _message(["fedsam", "global_perturbation"])
+
+
+def test_three_owners_are_all_listed() -> None:
+    assert "keep one of: focal, ldam, fedlc" in _message(["fedavg", "focal", "ldam", "fedlc"])
+
+
+def test_a_part_listed_twice_is_refused() -> None:
+    assert _message(["fedprox", "prox"]) == "part 'prox' is listed twice; keep one of the two"
+    assert "part 'server_step' is listed twice" in _message([{"fedavg": {"server": 0.5}}, "server_step"])
+
+
+def test_methods_of_different_weightings_are_refused_with_a_way_out() -> None:
+    message = _message(["fedavg", "scaffold"])
+    assert "fedavg weighs clients by 'samples' and scaffold weighs clients by 'uniform'" in message
+    assert "{ scaffold = { weighting = 'samples' } }" in message
+    assert build_method(["fedavg", {"scaffold": {"weighting": "samples"}}]).weighting == "samples"
+
+
+def test_an_unknown_name_lists_methods_and_parts_and_guesses() -> None:
+    message = _message("scafold")
+    assert message.startswith("no method or part 'scafold'; did you mean 'scaffold'? legal: ")
+    assert all(name in message for name in (*METHODS.names(), *PARTS.names()))
+
+
+@pytest.mark.parametrize(
+    "spec", [None, 3, [], [[]], ["fedavg", 7], {"fedprox": 0.1}, {"fedprox": None}, {}, [{}], b"ab"]
+)
+def test_a_spec_of_another_shape_is_refused_in_one_line(spec: Any) -> None:
+    assert "is not legal; legal: " in _message(spec)
+
+
+def test_every_way_to_write_a_method_reads_alike() -> None:
+    expected = [("scaffold", {}), ("focal", {"gamma": 1.0})]
+    assert read_spec(["scaffold", {"focal": {"gamma": 1.0}}]) == expected
+    assert read_spec([{"scaffold": {}, "focal": {"gamma": 1.0}}]) == expected
+    assert read_spec({"scaffold": {}, "focal": {"gamma": 1.0}}) == expected
+    assert read_spec(("scaffold", {"focal": {"gamma": 1.0}})) == expected
+
+
+def test_reading_a_spec_copies_the_arguments() -> None:
+    spec = {"focal": {"gamma": 1.0}}
+    read_spec(spec)[0][1]["gamma"] = 9.0
+    assert spec == {"focal": {"gamma": 1.0}}
+
+
+def test_a_composition_is_named_after_its_pieces_and_keeps_their_weighting() -> None:
+    method = build_method(["scaffold", "sam"])
+    assert (method.name, method.weighting) == ("scaffold+sam", "uniform")
+    assert build_method("focal").weighting == "samples"
+
+
+def test_a_method_comes_before_a_part_of_the_same_name() -> None:
+    assert isinstance(find_entry("fedavg").build(), Method)
+    assert isinstance(find_entry("prox").build(), Part)
+
+
+def test_composing_leaves_the_pieces_as_they_were() -> None:
+    base = METHODS.build("scaffold")
+    compose(base, PARTS.build("focal"))
+    assert [part.name for part in base.parts] == ["control_variates"]
+
+
+def test_owner_finds_the_single_part_of_a_hook() -> None:
+    method = build_method(["fedavg", "focal", "sam"])
+    owners = [owner.name if (owner := method.owner(hook)) else None for hook in ("loss", "gradient", "weigh")]
+    assert owners == ["focal", "sam", None]
+
+
+def test_parts_adapt_the_model_in_listed_order() -> None:
+    def wrap(kind: type[nn.Module]) -> Part:
+        return Part(kind.__name__, adapt=lambda module: nn.Sequential(module, kind()))
+
+    adapted = Method((wrap(nn.ReLU), wrap(nn.Tanh))).adapt(nn.Identity())
+    kinds = [type(layer).__name__ for layer in adapted.modules() if not isinstance(layer, nn.Sequential)]
+    assert kinds == ["Identity", "ReLU", "Tanh"]
+
+
+def test_a_part_lists_the_hooks_it_fills() -> None:
+    assert PARTS.build("sam").hooks() == ["gradient"]
+    assert Part("nothing").hooks() == []

@@ -1,0 +1,97 @@
+"""Plans: every sample once an epoch, and what happens to the last short batch."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from counterpoise.core.local import Batching
+from counterpoise.core.part import ClientData
+from counterpoise.core.rng import generator
+from counterpoise.plan import Plan, make_plan
+
+BATCHINGS: tuple[Batching, ...] = ("pad", "wrap", "drop")
+
+
+def _plan(count: int, batch: int, epochs: int = 1, batching: Batching = "pad", key: int = 0) -> Plan:
+    data = ClientData(torch.arange(count), torch.zeros(count, dtype=torch.int64))
+    return make_plan(data, batch, epochs, batching, generator(0, "plan", key))
+
+
+def _visits(plan: Plan, count: int) -> list[int]:
+    return torch.bincount(plan.positions[plan.mask], minlength=count).tolist()
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(1, 60), st.integers(1, 20), st.integers(1, 3))
+def test_padded_plans_visit_every_sample_once_an_epoch(count: int, batch: int, epochs: int) -> None:
+    plan = _plan(count, batch, epochs)
+    steps = math.ceil(count / batch)
+    assert plan.positions.shape == plan.mask.shape == (steps * epochs, batch)
+    for epoch in range(epochs):
+        one = Plan(*(t[epoch * steps : (epoch + 1) * steps] for t in plan))
+        assert _visits(one, count) == [1] * count
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(1, 60), st.integers(1, 20))
+def test_wrapped_plans_fill_the_last_batch_from_the_next_order(count: int, batch: int) -> None:
+    plan = _plan(count, batch, batching="wrap")
+    visits = _visits(plan, count)
+    assert plan.mask.all()
+    assert plan.steps == math.ceil(count / batch)
+    assert max(visits) - min(visits) <= 1
+    assert min(visits) >= 1
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(1, 60), st.integers(1, 20))
+def test_dropping_plans_leave_out_the_rest_but_train_every_client(count: int, batch: int) -> None:
+    plan = _plan(count, batch, batching="drop")
+    assert plan.mask.all()
+    assert plan.steps == max(count // batch, 1)
+    assert max(_visits(plan, count)) <= math.ceil(batch / count)
+
+
+@pytest.mark.parametrize("batching", BATCHINGS)
+def test_a_client_smaller_than_a_batch_takes_one_step_an_epoch(batching: Batching) -> None:
+    plan = _plan(3, 8, epochs=2, batching=batching)
+    assert plan.steps == 2
+    assert plan.mask.sum(1).tolist() == ([3, 3] if batching == "pad" else [8, 8])
+    assert set(plan.positions[plan.mask].tolist()) == {0, 1, 2}
+
+
+@pytest.mark.parametrize("batching", BATCHINGS)
+def test_a_client_without_samples_takes_no_step(batching: Batching) -> None:
+    assert _plan(0, 4, epochs=2, batching=batching).steps == 0
+
+
+@pytest.mark.parametrize("batching", BATCHINGS)
+def test_epochs_and_streams_have_orders_of_their_own(batching: Batching) -> None:
+    plan = _plan(40, 40, epochs=2, batching=batching)
+    assert plan.positions[0].tolist() != plan.positions[1].tolist()
+    assert torch.equal(_plan(40, 40, batching=batching).positions[0], plan.positions[0])
+    assert not torch.equal(_plan(40, 40, batching=batching, key=1).positions[0], plan.positions[0])
+
+
+def test_real_samples_come_first_and_padding_only_in_the_last_batch() -> None:
+    plan = _plan(10, 4)
+    assert plan.mask.tolist() == [[True] * 4, [True] * 4, [True, True, False, False]]
+
+
+def test_padding_points_at_a_sample_that_exists() -> None:
+    plan = _plan(1, 4)
+    assert plan.positions.tolist() == [[0, 0, 0, 0]]
+
+
+@pytest.mark.parametrize("batching", BATCHINGS)
+def test_chances_draw_with_replacement(batching: Batching) -> None:
+    chances = torch.tensor([0.0, 1.0, 3.0])
+    data = ClientData(torch.arange(3), torch.zeros(3, dtype=torch.int64), chances)
+    plan = make_plan(data, 3, 2000, batching, generator(0, "plan"))
+    share = torch.bincount(plan.positions[plan.mask], minlength=3) / int(plan.mask.sum())
+    assert share.tolist() == pytest.approx([0, 0.25, 0.75], abs=0.02)
