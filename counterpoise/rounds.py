@@ -15,6 +15,7 @@ from counterpoise.core.part import Census, Exchange, Replies, Task, call
 from counterpoise.core.rng import generator
 from counterpoise.core.tree import Params, Tree, add, finite_rows, mix, norm, row_norms, take
 from counterpoise.engines.workplace import Ask
+from counterpoise.errors import ConfigError
 
 MAX_GROWTH = 1000.0  # an update this many times the model's own norm is an explosion, not training
 
@@ -35,6 +36,10 @@ class Cohort:
 
     size: int | None = None  # None: every client
     sampling: Literal["exact", "bernoulli"] = "exact"
+
+    def __post_init__(self) -> None:
+        if self.size is not None and self.size < 1:
+            raise ConfigError(f"cohort size = {self.size} is not legal; legal: at least 1")
 
     def draw(self, seed: int, round: int, samples: Tensor) -> list[int]:
         """Sorted clients of a round; a client without samples is never asked."""
@@ -98,8 +103,9 @@ def one_exchange(
     replies = ask.train(tasks, Broadcast(state.round, lr, state.params, state.buffers, shared))
     outcome = outcome._replace(replied=len(replies.client))
     replies, rejected = check_replies(select(replies, replies.client.argsort(stable=True)), state.params)
-    ask.commit(state.round, replies.client.tolist())
-    if not int(replies.samples.sum()):
+    usable = int(replies.samples.sum()) > 0
+    ask.commit(state.round, replies.client.tolist() if usable else [])
+    if not usable:
         return after, outcome._replace(rejected=rejected)
     weights = weigh_replies(method, replies, state.slots)
     delta, slots = update_model(method, state, Exchange(state.params, replies, weights, clients))
@@ -154,10 +160,12 @@ def update_model(method: Method, state: ServerState, exchange: Exchange) -> tupl
 def average_buffers(weights: Tensor, buffers: Params) -> Params:
     """Running statistics by the same weights; whole numbers such as step counters by their maximum."""
     shares = weights / weights.sum()
-    return {
+    averaged = {
         name: mix(shares, {name: b})[name] if b.is_floating_point() else b.amax(0)
         for name, b in buffers.items()
     }
+    # A rule that extrapolates has negative weights, and a variance has no sign.
+    return {name: b.clamp(min=0) if name.endswith("running_var") else b for name, b in averaged.items()}
 
 
 def select(replies: Replies, rows: Tensor) -> Replies:

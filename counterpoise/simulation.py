@@ -122,6 +122,8 @@ def build_simulation(
 
     A model given by name starts from parameters drawn for the seed; a module starts as it is, unless `draw_parameters`.
     """
+    if not int(federation.samples().sum()):
+        raise ConfigError("no client has any sample to train on")
     settings = engine or EngineSettings()
     local = local or Local()
     cohort = cohort if isinstance(cohort, Cohort) else Cohort(cohort)

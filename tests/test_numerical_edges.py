@@ -127,7 +127,7 @@ def test_equal_class_counts_train_as_plain_cross_entropy_bit_for_bit(name: str) 
 
 
 def test_a_federation_without_samples_and_a_cohort_of_none_are_refused() -> None:
-    with pytest.raises(ConfigError, match="counts"):
+    with pytest.raises(ConfigError, match="sample"):
         simulate("fedavg", federation=unequal_federation(sizes=(0, 0, 0)))
     for size in (0, -1):
         with pytest.raises(ConfigError, match=str(size)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+import click
 import typer
 
 from counterpoise.cli import data, describe, experiments
@@ -56,11 +57,21 @@ app.add_typer(data.app, name="data")
 def main() -> None:
     """Run a command; every failure is one line and an exit code, never a traceback."""
     try:
-        app()
+        sys.exit(app(standalone_mode=False))
     except CounterpoiseError as error:
         _fail(str(error), error.exit_code)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        sys.exit(2)
+    except click.UsageError as error:
+        command = error.ctx.command_path if error.ctx else "counterpoise"
+        _fail(f"{error.format_message()} See `{command} --help`.", 2)
+    except (click.Abort, KeyboardInterrupt):
+        _fail("stopped", 4)
     except BrokenPipeError:
         os._exit(0)  # the reader of our output has left
+    except OSError as error:
+        _fail(f"{error.filename or 'output'}: {error.strerror or error}", 4)
     except Exception as error:
         if os.environ.get("COUNTERPOISE_TRACEBACK"):
             raise

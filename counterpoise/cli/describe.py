@@ -26,6 +26,7 @@ def ls(
 ) -> None:
     """List what there is, with the rule of each in one line."""
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     from counterpoise.catalogue import CATALOGUE, list_entries
@@ -36,7 +37,7 @@ def ls(
         table.add_column(no_wrap=True, style="bold")
         table.add_column(overflow="fold")
         for entry in list_entries(name):
-            table.add_row(f"  {entry.name}", _plain(entry.summary))
+            table.add_row(f"  {entry.name}", escape(_plain(entry.summary)))
         console.print(name)
         console.print(table)
 

@@ -73,7 +73,7 @@ def demo(
     """Compare FedAvg with remedies for class imbalance on long-tailed digits, over several seeds."""
     from counterpoise.experiment.demo import run_demo
 
-    with _interruptible(out):
+    with _interruptible(f"counterpoise demo --out {out}"):
         typer.echo(run_demo(out, seeds, rounds))
 
 
@@ -82,12 +82,12 @@ def _watched(
 ) -> dict[str, Any]:
     from counterpoise.cli.live import Live
 
-    with _interruptible(folder), Live() as live:
+    with _interruptible(f"counterpoise resume {folder}"), Live() as live:
         return work(live.show)
 
 
 @contextmanager
-def _interruptible(folder: Path) -> Iterator[None]:
+def _interruptible(how_to_go_on: str) -> Iterator[None]:
     """Ctrl-C and a polite kill end in one line that says how to go on."""
     from counterpoise.errors import RunError
 
@@ -98,7 +98,7 @@ def _interruptible(folder: Path) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        raise RunError(f"stopped; continue with `counterpoise resume {folder}`") from None
+        raise RunError(f"stopped; continue with `{how_to_go_on}`") from None
     finally:
         signal.signal(signal.SIGTERM, before)
 

@@ -7,6 +7,7 @@ cut into chunks, or which engine runs it.
 from __future__ import annotations
 
 import hashlib
+import json
 
 import numpy as np
 import torch
@@ -15,8 +16,8 @@ Key = str | int
 
 
 def key_bits(seed: int, purpose: str, *path: Key) -> int:
-    """64 bits that belong to this path alone; words and numbers cannot collide because types are spelled out."""
-    text = "/".join([f"i{seed}", f"s{purpose}", *(f"i{k}" if isinstance(k, int) else f"s{k}" for k in path)])
+    """64 bits that belong to this path alone: spelled as JSON, no two paths read the same."""
+    text = json.dumps([int(seed), purpose, *(key if isinstance(key, str) else int(key) for key in path)])
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
 
 

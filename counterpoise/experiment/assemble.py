@@ -105,6 +105,7 @@ def build_augmentation(specs: Sequence[Named]) -> Augmentation | None:
 def fingerprint(federation: Federation) -> str:
     """SHA-256 of everything that is trained, tested and validated on, and of who holds it."""
     tree = {
+        "scaling": federation.scaling._asdict(),
         "train": federation.train._asdict(),
         "test": federation.test._asdict(),
         "validation": {} if federation.validation is None else federation.validation._asdict(),

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from counterpoise.core.codec import decode, encode
 from counterpoise.core.tree import Tree
-from counterpoise.errors import DataError
+from counterpoise.errors import ConfigError, DataError
 from counterpoise.experiment.atomic import clear_temporaries, write_atomically
+from counterpoise.experiment.toml import short
 
 SCHEMA = 1
+BLOB_NAME = re.compile("[0-9a-f]{64}")
 
 
 class Checkpoint(NamedTuple):
@@ -74,9 +77,17 @@ class CheckpointStore:
 
     def _read(self, path: Path) -> Checkpoint:
         body = _read_manifest(path)
-        memory = {int(client): self._get(name) for client, name in body["memory"].items()}
+        if body["schema"] != SCHEMA:
+            raise ConfigError(
+                f"{path} has the form {body['schema']!r}; this version reads {SCHEMA}: use the version that wrote it"
+            )
+        try:
+            memory = {int(client): self._get(name) for client, name in body["memory"].items()}
+            found = Checkpoint(int(body["round"]), self._get(body["server"]), memory, dict(body["facts"]))
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise DataError(f"{path} is not a checkpoint of this program") from None
         self._written = {client: (tree, body["memory"][str(client)]) for client, tree in memory.items()}
-        return Checkpoint(body["round"], self._get(body["server"]), memory, body["facts"])
+        return found
 
     def _put(self, tree: Tree) -> str:
         content = encode(tree)
@@ -92,7 +103,9 @@ class CheckpointStore:
         return known[1]
 
     def _get(self, name: str) -> Tree:
-        path = self.blobs / Path(name).name
+        if not BLOB_NAME.fullmatch(name):
+            raise DataError(f"{short(name)} is not a SHA-256")
+        path = self.blobs / name
         content = path.read_bytes() if path.is_file() else b""
         if hashlib.sha256(content).hexdigest() != name:
             # Left in place, it would pass for written when the same state is reached again.
@@ -123,7 +136,7 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     try:
         manifest = json.loads(path.read_bytes())
         body = manifest["body"]
-        sound = manifest["sha256"] == _seal(body) and body["schema"] == SCHEMA
+        sound = manifest["sha256"] == _seal(body) and "schema" in body
     except (ValueError, KeyError, TypeError, RecursionError):
         sound = False
     if not sound:

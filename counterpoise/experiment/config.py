@@ -12,7 +12,7 @@ from counterpoise.core.local import SCHEDULES, Local
 from counterpoise.core.method import Method, build_method, build_named
 from counterpoise.engines.choose import EngineSettings
 from counterpoise.errors import ConfigError, legal_words
-from counterpoise.experiment.toml import override, parse_toml, read_toml
+from counterpoise.experiment.toml import override, parse_toml, read_toml, short
 from counterpoise.rounds import Cohort
 
 Named = str | dict[str, dict[str, Any]]  # a name, or { name = { argument = value } }
@@ -23,13 +23,13 @@ Seed = Annotated[int, Field(ge=0, lt=2**63)]
 class Table(BaseModel):
     """A table that knows all its keys."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
 class OpenTable(Table):
     """A table whose further keys are arguments of what it names."""
 
-    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
+    model_config = ConfigDict(extra="allow")
     name: str
 
     @property
@@ -91,8 +91,8 @@ class LocalTable(Table):
     schedule: Named = Field(
         "constant", description="learning rate over rounds: constant, factor, cosine, steps"
     )
-    batch_size: int = Field(32, ge=1, description="samples a step")
-    epochs: int = Field(1, ge=1, description="passes over its data that a client makes in a round")
+    batch_size: int = Field(32, ge=1, le=1 << 20, description="samples a step")
+    epochs: int = Field(1, ge=1, le=10_000, description="passes over its data that a client makes in a round")
     momentum: float = Field(0.0, ge=0, lt=1, description="momentum of the local steps, from 0 in each round")
     weight_decay: float = Field(0.0, ge=0, description="strength of the weight decay")
     decoupled: bool = Field(False, description="weight decay outside the method's rule and the momentum")
@@ -111,9 +111,12 @@ class EngineTable(Table):
     )
     device: str = Field("auto", description="auto, cpu, cuda")
     compile: bool = Field(False, description="compile the stacked step; repays in long runs on a GPU")
-    processes: int = Field(0, ge=0, description="worker processes of the loop engine; 0: one a core")
+    processes: int = Field(0, ge=0, le=512, description="worker processes of the loop engine; 0: one a core")
     threads: int = Field(
-        1, ge=1, description="threads of the main process; more pay only for large models on an idle machine"
+        1,
+        ge=1,
+        le=512,
+        description="threads of the main process; more pay only for large models on an idle machine",
     )
     chunk: int = Field(0, ge=0, description="clients the stacked engine trains at once; 0: as many as fit")
     dtype: Literal["float32", "float64"] = Field("float32", description="type of parameters and inputs")
@@ -174,6 +177,10 @@ class Experiment(Table):
         """The config as plain tables, defaults included."""
         return self.model_dump(mode="json")
 
+    def binding_tables(self) -> dict[str, Any]:
+        """The tables without what may change when a run goes on, since it leaves the result as it is."""
+        return self.model_dump(mode="json", exclude={"engine": {"processes", "reason"}, "checkpoint": True})
+
     def build_method(self) -> Method:
         return build_method(self.method)
 
@@ -208,31 +215,39 @@ def make_experiment(tables: Mapping[str, Any], source: str = "experiment") -> Ex
     try:
         return Experiment.model_validate(dict(tables))
     except ValidationError as error:
-        raise ConfigError(f"{source}: {_explain(error)}") from None
+        raise ConfigError(f"{source}: {_explain(error, tables)}") from None
 
 
-def _explain(error: ValidationError) -> str:
-    """The first problem in one line: key, what was given, what is legal."""
-    problem = error.errors()[0]
-    place = [str(step) for step in problem["loc"] if not _is_union_branch(step)]
-    key = ".".join(place)
-    if problem["type"] == "extra_forbidden":
-        return f"no key {key}; {legal_words(place[-1], _legal_keys(place[:-1]))}"
-    given = "" if problem["type"] == "missing" else f" = {_short(problem['input'])}"
-    return f"{key}{given} is not legal: {problem['msg'][0].lower()}{problem['msg'][1:]}"
+def _explain(error: ValidationError, tables: Mapping[str, Any]) -> str:
+    """One problem in one line: key, what was given, what is legal. Of a union, the branch that got furthest."""
+    problem = max(error.errors(), key=lambda one: (len(one["loc"]), one["type"] == "extra_forbidden"))
+    place = _place(problem["loc"], tables)
+    key, given = ".".join(place), f" = {short(problem['input'])}"
+    match problem["type"]:
+        case "extra_forbidden":
+            return f"no key {key}; {legal_words(place[-1], _legal_keys(place[:-1]))}"
+        case "missing":
+            return f"{key}.{problem['loc'][-1]} is missing"
+        case "model_type":
+            return f"{key}{given} is not legal: it is a table; legal: {', '.join(f'{key}.{inner}' for inner in _legal_keys(place))}"
+    reason = problem["msg"][0].lower() + problem["msg"][1:].replace("dictionary", "table")
+    return f"{key}{given} is not legal: {reason}"
 
 
-def _is_union_branch(step: int | str) -> bool:
-    return isinstance(step, str) and (step in ("float", "str", "int") or step.startswith("dict["))
+def _place(location: Iterable[int | str], tables: Any) -> list[str]:
+    """The user's own keys on the way to a problem; pydantic also names the branches of a union."""
+    place: list[str] = []
+    for step in location:
+        items = dict(enumerate(tables)) if isinstance(tables, list) else tables
+        if isinstance(items, Mapping) and step in items:
+            place.append(str(step))
+            tables = items[step]
+    return place
 
 
 def _legal_keys(place: list[str]) -> Iterable[str]:
+    """Keys of the table at a place; all tables lie at the top, but for the groups of `evaluate.shots`."""
     if not place:
         return Experiment.model_fields
-    table = Experiment.model_fields[place[0]].annotation
+    table = Experiment.model_fields[place[0]].annotation if len(place) == 1 else ShotsTable
     return table.model_fields if isinstance(table, type) and issubclass(table, BaseModel) else ()
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."

@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,21 +31,42 @@ class RunFolder:
         self.partition_picture = path / "partition.png"
         self.curves_picture = path / "curves.png"
 
-    def create(self) -> None:
-        """A new folder; one that holds a run already is never written over."""
-        if self.config.exists():
+    def holds_run(self) -> bool:
+        try:
+            return self.config.exists()
+        except OSError:  # a name that no folder can have
+            return False
+
+    def check_free(self) -> None:
+        """A folder that holds a run already is never written over."""
+        if self.holds_run():
             raise ConfigError(
-                f"{self.path} holds a run already; continue it with `counterpoise resume {self.path}`, or name another folder with --out"
+                f"{self.path} holds a run already; {self.way_on()}, or name another folder with --out"
             )
+
+    def way_on(self) -> str:
+        """What to do after a stop, in words."""
+        if not self.holds_run():
+            return "nothing was written yet: run it again"
+        return f"continue with `counterpoise resume {shlex.quote(str(self.path))}`"
+
+    def create(self) -> None:
+        self.check_free()
         try:
             self.checkpoints.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ConfigError(f"{self.path} cannot be made: {error.strerror}") from None
+        except (OSError, ValueError) as error:
+            raise ConfigError(
+                f"{self.path} cannot be made: {getattr(error, 'strerror', None) or error}"
+            ) from None
 
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Only one process writes a run."""
-        with (self.path / ".lock").open("w") as handle:
+        try:
+            handle = (self.path / ".lock").open("w")
+        except OSError as error:
+            raise ConfigError(f"{self.path} cannot be written: {error.strerror}") from None
+        with handle:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
@@ -61,6 +83,10 @@ class RunFolder:
             stream.write(json.dumps(row) + "\n")
 
     def log_sizes(self) -> dict[str, int]:
+        """How long the logs are, made durable: a checkpoint must not outlive the rows it counts."""
+        for path in (self.metrics, self.timing):
+            with path.open("a") as stream:
+                os.fsync(stream.fileno())
         return {path.name: size_of(path) for path in (self.metrics, self.timing)}
 
     def cut_logs(self, sizes: Mapping[str, int]) -> None:
@@ -78,11 +104,19 @@ def size_of(path: Path) -> int:
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
     """The rows of a log."""
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    lines = path.read_bytes().splitlines() if path.exists() else []
+    return [_read_row(f"{path}, row {number}", line) for number, line in enumerate(lines, 1)]
+
+
+def _read_row(source: str, line: bytes) -> dict[str, Any]:
+    try:
+        return dict(json.loads(line))
+    except (ValueError, TypeError, RecursionError):
+        raise DataError(f"{source}: damaged, not a row of this log") from None
 
 
 def next_folder(base: Path, label: str) -> Path:
     """A numbered folder that is not there yet, such as ``runs/003-fedcm-digits``."""
     known = [re.match(r"(\d+)-", path.name) for path in base.glob("*-*")] if base.is_dir() else []
     number = max((int(match[1]) for match in known if match), default=0) + 1
-    return base / f"{number:03d}-{re.sub(r'[^A-Za-z0-9+_.-]', '-', label)}"
+    return base / f"{number:03d}-{re.sub(r'[^A-Za-z0-9+_.-]', '-', label)[:100]}"

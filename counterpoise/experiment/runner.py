@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from safetensors.torch import save
-from torch import nn
+from torch import Tensor, nn
 
 from counterpoise.core.codec import digest
 from counterpoise.core.tree import tmap
@@ -52,18 +54,19 @@ def start(
 ) -> dict[str, Any]:
     """A new run; returns its summary."""
     folder = RunFolder(out)
-    folder.create()
-    with folder.locked():
-        federation = federation or load_federation(experiment)
-        simulation = assemble(experiment, federation, model)
-        try:
+    folder.check_free()
+    federation = federation or load_federation(experiment)
+    # Before the lock, so that worker processes do not hold it, and before the folder, so that a bad config leaves none.
+    with closing(assemble(experiment, federation, model)) as simulation:
+        folder.create()
+        with folder.locked(), _resumable(folder):
+            folder.check_free()  # another process may have been quicker
+            clear_temporaries(folder.path)
             experiment = settle(experiment, simulation)
             run = _open_run(experiment, simulation, federation, folder)
             write_atomically(folder.config, write_toml(experiment.tables()).encode())
             _describe(run, federation)
             return _go_on(run, simulation.open(), 0.0, watch)
-        finally:
-            simulation.close()
 
 
 def resume(
@@ -74,20 +77,32 @@ def resume(
 ) -> dict[str, Any]:
     """Go on from the newest whole checkpoint; returns the summary."""
     folder = RunFolder(path)
-    if not folder.config.is_file():
+    if not folder.holds_run():
         raise ConfigError(f"{path} holds no run: there is no config.toml in it")
-    with folder.locked():
+    experiment = load_experiment(folder.config)
+    federation = federation or load_federation(experiment)
+    with (
+        closing(assemble(experiment, federation, model)) as simulation,
+        folder.locked(),
+        _resumable(folder),
+    ):
         clear_temporaries(folder.path)
-        experiment = load_experiment(folder.config)
-        federation = federation or load_federation(experiment)
-        simulation = assemble(experiment, federation, model)
-        try:
-            run = _open_run(experiment, simulation, federation, folder)
-            state, seconds = _restore(run)
-            _describe(run, federation)
-            return _go_on(run, state, seconds, watch)
-        finally:
-            simulation.close()
+        run = _open_run(experiment, simulation, federation, folder)
+        state, seconds = _restore(run)
+        _describe(run, federation)
+        return _go_on(run, state, seconds, watch)
+
+
+@contextmanager
+def _resumable(folder: RunFolder) -> Iterator[None]:
+    """A failing disk or a lost worker ends in one line that says how to go on."""
+    try:
+        yield
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        raise RunError(f"{place}{error.strerror or error}; {folder.way_on()}") from None
+    except RunError as error:
+        raise RunError(f"{error}; {folder.way_on()}") from None
 
 
 def settle(experiment: Experiment, simulation: Simulation) -> Experiment:
@@ -116,7 +131,12 @@ def settle(experiment: Experiment, simulation: Simulation) -> Experiment:
 def _open_run(
     experiment: Experiment, simulation: Simulation, federation: Federation, folder: RunFolder
 ) -> Run:
-    facts = {"config": experiment.tables(), "data_sha256": fingerprint(federation), "versions": versions()}
+    facts = {
+        "config": experiment.binding_tables(),
+        "data_sha256": fingerprint(federation),
+        "model_sha256": _form_digest(simulation.work.model.params()),
+        "versions": versions(),
+    }
     store = CheckpointStore(folder.checkpoints, experiment.checkpoint.keep)
     return Run(experiment, simulation, folder, store, facts)
 
@@ -124,24 +144,19 @@ def _open_run(
 def _go_on(run: Run, state: ServerState, seconds: float, watch: Watch | None) -> dict[str, Any]:
     """Rounds until the end, each with its row, its time and, when due, its checkpoint."""
     experiment, folder = run.experiment, run.folder
-    try:
-        while state.round < experiment.rounds:
-            began = time.perf_counter()
-            state, outcome = run.simulation.advance(state)
-            row = _row(run, state, outcome)
-            spent = time.perf_counter() - began
-            seconds += spent
-            folder.append(folder.metrics, row)
-            folder.append(folder.timing, {"round": outcome.round, "seconds": spent})
-            if state.round % experiment.checkpoint.every == 0 or state.round == experiment.rounds:
-                run.store.save(_checkpoint(run, state, seconds))
-            if watch is not None:
-                watch(row, experiment.rounds)
-        return _finish(run, state, seconds)
-    except OSError as error:
-        raise RunError(
-            f"round {state.round}: {error.strerror or error}; continue with `counterpoise resume {folder.path}`"
-        ) from None
+    while state.round < experiment.rounds:
+        began = time.perf_counter()
+        state, outcome = run.simulation.advance(state)
+        row = _row(run, state, outcome)
+        spent = time.perf_counter() - began
+        seconds += spent
+        folder.append(folder.metrics, row)
+        folder.append(folder.timing, {"round": outcome.round, "seconds": spent})
+        if state.round % experiment.checkpoint.every == 0 or state.round == experiment.rounds:
+            run.store.save(_checkpoint(run, state, seconds))
+        if watch is not None:
+            watch(row, experiment.rounds)
+    return _finish(run, state, seconds)
 
 
 def _row(run: Run, state: ServerState, outcome: Outcome) -> dict[str, Any]:
@@ -166,9 +181,11 @@ def _restore(run: Run) -> tuple[ServerState, float]:
         _check_facts(run, found.facts)
         try:
             run.folder.cut_logs(found.facts["logs"])
-        except DataError:
+        except DataError as error:
+            run.store.damaged.append(str(error))
             run.store.drop(found.round)
             continue
+        _tell_damage(run, f"going on from round {found.round}")
         server, memory = (
             tmap(lambda leaf: leaf.to(device), tree)
             for tree in (found.server, {str(k): m for k, m in found.memory.items()})
@@ -176,6 +193,7 @@ def _restore(run: Run) -> tuple[ServerState, float]:
         run.simulation.engine.memory.update({int(client): tree for client, tree in memory.items()})
         state = ServerState(server["params"], server.get("buffers", {}), server.get("slots", {}), found.round)
         return state, float(found.facts["seconds"])
+    _tell_damage(run, "starting again")
     run.folder.cut_logs({run.folder.metrics.name: 0, run.folder.timing.name: 0})
     return run.simulation.open(), 0.0
 
@@ -188,10 +206,22 @@ def _check_facts(run: Run, found: Mapping[str, Any]) -> None:
         raise ConfigError(
             f"{run.folder.path} cannot go on to the same end: {difference}; install that version, or start a new run"
         )
-    if found["data_sha256"] != run.facts["data_sha256"]:
-        raise ConfigError(
-            f"{run.folder.path} cannot go on: the data is not what it was (its SHA-256 differs); put it back, or start a new run"
-        )
+    for what in ("data", "model"):
+        if found[f"{what}_sha256"] != run.facts[f"{what}_sha256"]:
+            raise ConfigError(
+                f"{run.folder.path} cannot go on: the {what} is not what it was (its SHA-256 differs); put it back, or start a new run"
+            )
+
+
+def _tell_damage(run: Run, consequence: str) -> None:
+    for words in run.store.damaged:
+        logging.getLogger("counterpoise").warning("%s; %s", words, consequence)
+
+
+def _form_digest(params: Mapping[str, Tensor]) -> str:
+    """SHA-256 of the names and shapes of a model's parameters."""
+    form = {name: list(tensor.shape) for name, tensor in params.items()}
+    return hashlib.sha256(json.dumps(form, sort_keys=True).encode()).hexdigest()
 
 
 def first_difference(before: Mapping[str, Any], now: Mapping[str, Any], path: str = "") -> str | None:

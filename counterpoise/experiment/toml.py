@@ -14,6 +14,7 @@ from counterpoise.errors import ConfigError
 MAX_BYTES = 1 << 20  # no experiment needs more
 MAX_DEPTH = 32
 BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+WORD = re.compile(r"[^\s\[\]{}'\"=\ud800-\udfff]+")
 # Refused before parsing, which takes time by the square of a dotted key's length.
 DEEP_KEY = re.compile(rf"(?<![\w\"'-])(?:[\w\"'-]++\s*+\.\s*+){{{MAX_DEPTH}}}")
 
@@ -35,6 +36,7 @@ def parse_toml(text: str, source: str) -> dict[str, Any]:
     if DEEP_KEY.search(text):
         raise ConfigError(f"{source}: a key of more than {MAX_DEPTH} parts is not legal")
     try:
+        text.encode()  # bytes of a command line that are no text arrive as lone surrogates
         tables = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{source}: not TOML: {error}") from None
@@ -57,7 +59,7 @@ def override(tables: dict[str, Any], assignment: str) -> dict[str, Any]:
     path, sign, text = assignment.partition("=")
     keys = [key.strip() for key in path.split(".")]
     if not sign or len(keys) > MAX_DEPTH or not all(BARE_KEY.fullmatch(key) for key in keys):
-        raise ConfigError(f"{assignment!r} is not legal; legal: key.sub=value, such as local.lr=0.05")
+        raise ConfigError(f"{short(assignment)} is not legal; legal: key.sub=value, such as local.lr=0.05")
     return _with_value(tables, keys, _read_value(text.strip(), assignment))
 
 
@@ -70,21 +72,17 @@ def _with_value(tables: dict[str, Any], keys: list[str], value: Any) -> dict[str
 
 
 def _read_value(text: str, assignment: str) -> Any:
-    if re.fullmatch(r"[^\s\[\]{}'\"=]+", text) and not _is_toml(text):
-        return text
-    if not _is_toml(text):
-        raise ConfigError(
-            f"{_short(assignment)}: the value is neither TOML nor a plain word; legal: local.lr=0.05, method=fedcm, 'method=[\"fedavg\", \"focal\"]'"
-        )
-    return parse_toml(f"value = {text}", _short(assignment))["value"]
-
-
-def _is_toml(text: str) -> bool:
-    """Whether the text is one value; a line break could smuggle in a second key."""
     try:
-        return tomllib.loads(f"value = {text}").keys() == {"value"}
-    except (tomllib.TOMLDecodeError, RecursionError):
-        return False
+        parsed = parse_toml(f"value = {text}", assignment)
+    except ConfigError:
+        parsed = {}
+    if parsed.keys() == {"value"}:  # a line break could smuggle in a second key
+        return parsed["value"]
+    if WORD.fullmatch(text):
+        return text
+    raise ConfigError(
+        f'{short(assignment)}: the value is neither TOML nor a plain word; in a shell: \'method=["fedavg", "focal"]\''
+    )
 
 
 def write_toml(tables: Mapping[str, Any]) -> str:
@@ -120,3 +118,9 @@ def _value(value: Any) -> str:
 def _text(text: str) -> str:
     # JSON's escapes are TOML's, but for DEL, which TOML wants escaped too.
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007F")
+
+
+def short(value: Any) -> str:
+    """What was given, as an error shows it."""
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -10,6 +10,7 @@ from counterpoise.core.registry import Positive
 from counterpoise.core.tree import Params, Tree, add, mix, subtract, tmap, zeros
 from counterpoise.parts.server import server_lr
 
+TINY = 1e-12
 PAPER = "Karimireddy et al. 2020, arXiv:1910.06378, Algorithm 1"
 
 
@@ -36,7 +37,7 @@ def control_variates() -> Part:
         return add(grads, slot["correction"]), slot
 
     def finish(delta: Params, slot: Tree, memory: Tree, stats: Stats) -> tuple[Tree, Tree]:
-        travelled = stats.lr * stats.steps.clamp(min=1)
+        travelled = (stats.lr * stats.steps).clamp(min=TINY)  # a client that took no step stays where it was
         control = tmap(lambda correction, d: -correction - d / travelled, slot["correction"], delta)
         return {"change": subtract(control, memory["control"])}, {"control": control}
 

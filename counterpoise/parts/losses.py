@@ -87,7 +87,7 @@ def ldam(max_margin: NonNegative = 0.5, scale: Positive = 30.0, counts: Counts =
 def fedlc(tau: NonNegative = 1.0) -> Part:
     """``CE(z - tau n_c^(-1/4))`` with local counts; an absent class (n = 1e-8) all but leaves the softmax.
 
-    The paper's denominator leaves out the true class, which collapses; this is the standard softmax (spec 3.2).
+    The paper's denominator leaves out the true class, which collapses; this is the standard softmax.
     """
 
     def constants(n: Tensor) -> Tree:
