@@ -1,4 +1,4 @@
-"""One client's round as three pure functions: begin, step, end. The only place that calls ``torch.func.grad``."""
+"""One client's round as three pure functions: begin, step, end."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
-from torch.func import grad
 
 from counterpoise.core.method import Method
 from counterpoise.core.part import Batch, Gradient, Outputs, Stats, Step, call
 from counterpoise.core.tree import Params, Tree, subtract, tmap
+from counterpoise.differentiate import Differentiate, Loss, functional_gradient
 from counterpoise.functional import FunctionalModel
 
 
@@ -65,16 +65,23 @@ def begin(
     return Progress(params, buffers, slots, torch.zeros_like(stats.lr))
 
 
-def step(method: Method, model: FunctionalModel, progress: Progress, batch: Batch, stats: Stats) -> Progress:
+def step(
+    method: Method,
+    model: FunctionalModel,
+    progress: Progress,
+    batch: Batch,
+    stats: Stats,
+    differentiate: Differentiate = functional_gradient,
+) -> Progress:
     """One mini-batch: gradient source, then the chain of adjustments, then ``params - lr * direction``."""
-    slots = dict(progress.slots)
-    seen = Step(progress.params, stats, lambda params: _gradient_at(method, model, params, progress, batch))
+    slots, loss = dict(progress.slots), loss_of(method, batch, progress.slots)
+    seen = Step(progress.params, stats, lambda at: differentiate(model, at, progress.buffers, batch.x, loss))
     gradient = _source(method, slots, seen)
     direction = gradient.grads
     for part in method.parts:
         if part.adjust is not None:
             direction, slots[part.name] = part.adjust(direction, slots[part.name], seen)
-    params = tmap(lambda p, d: p - stats.lr * d, progress.params, direction)
+    params = tmap(lambda p, d: torch.addcmul(p, stats.lr, d, value=-1), progress.params, direction)
     return Progress(params, gradient.buffers, slots, progress.loss + gradient.loss)
 
 
@@ -111,16 +118,24 @@ def cross_entropy(outputs: Outputs, batch: Batch) -> Tensor:
     return F.cross_entropy(outputs.logits, batch.y, reduction="none")
 
 
-def _gradient_at(
-    method: Method, model: FunctionalModel, params: Params, progress: Progress, batch: Batch
-) -> Gradient:
-    def loss(params: Params) -> tuple[Tensor, tuple[Params, Tensor]]:
-        outputs, buffers = model.apply(params, progress.buffers, batch.x, train=True)
-        value = batch_loss(method, outputs, batch, progress.slots)
-        return value, (buffers, value)
+def loss_of(method: Method, batch: Batch, slots: dict[str, Tree]) -> Loss:
+    """The method's loss on a batch; plain cross-entropy brings its gradient along."""
+    plain = all(part.loss is None and part.weight is None for part in method.parts)
+    return Loss(
+        lambda outputs: batch_loss(method, outputs, batch, slots),
+        (lambda outputs: _cross_entropy_by_logits(outputs, batch)) if plain else None,
+    )
 
-    grads, (buffers, value) = grad(loss, has_aux=True)(params)
-    return Gradient(grads, buffers, value)
+
+def _cross_entropy_by_logits(outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Mean cross-entropy of a batch, and ``(softmax(z) - one hot(y)) / B``."""
+    log_p = F.log_softmax(outputs.logits, -1)
+    share = batch.mask / batch.mask.sum().clamp(min=1)
+    chosen = batch.y.unsqueeze(-1)
+    value = -(log_p.gather(-1, chosen).squeeze(-1) * share).sum()
+    return value, log_p.exp().scatter_add(
+        -1, chosen, torch.full_like(log_p[..., :1], -1.0)
+    ) * share.unsqueeze(-1)
 
 
 def _source(method: Method, slots: dict[str, Tree], seen: Step) -> Gradient:

@@ -80,7 +80,7 @@ def measure(
     total: Tree = {}
     with torch.no_grad():
         for x, y in zip(torch.split(samples.x, BATCH), torch.split(samples.y, BATCH), strict=True):
-            outputs, _ = model.apply(params, buffers, scaling(x), train=False)
+            outputs, _ = model.apply(params, buffers, model.arrange(scaling(x)), train=False)
             sums = measurement(outputs, Batch(x, y, torch.ones_like(y)))
             total = add(total, sums) if total else sums
     return total

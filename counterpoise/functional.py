@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from counterpoise.chain import chain_of
 from counterpoise.core.part import Outputs
 from counterpoise.core.tree import Params
 from counterpoise.errors import ConfigError
@@ -40,6 +41,8 @@ class FunctionalModel:
         _refuse_dropout(module)
         self.module = module
         self._training = _Splitter(module)
+        self.chain = chain_of(module)
+        self.has_images = any(isinstance(m, nn.Conv2d) for m in module.modules())
         self.has_batch_norm = any("BatchNorm" in type(m).__name__ for m in module.modules())
 
     def params(self) -> Params:
@@ -59,6 +62,10 @@ class FunctionalModel:
         self._training.train(train)
         state = {_INNER + name: value for name, value in (params | buffers).items()}
         return functional_call(self._training, state, (x,)), buffers
+
+    def arrange(self, x: Tensor) -> Tensor:
+        """Images with their channels last in memory, which is how convolutions on a CPU are quickest."""
+        return x.contiguous(memory_format=torch.channels_last) if self.has_images and x.dim() == 4 else x
 
     def load(self, params: Params, buffers: Params) -> nn.Module:
         """A copy of the module with these values in it, ready for use."""

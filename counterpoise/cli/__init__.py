@@ -15,15 +15,18 @@ from counterpoise.version import __version__
 HELP = """
 Federated learning under class imbalance.
 
-    counterpoise demo                                    compare methods on long-tailed digits
-    counterpoise ls methods                              what there is
-    counterpoise show fedcm                              formula, paper, parameters
-    counterpoise run experiment.toml local.lr=0.05       one run, with a value changed
-    counterpoise resume runs/001-fedavg-digits           go on after an interruption
-    counterpoise data inspect mine.csv --label y         how skewed your data is
+For a start:
+  counterpoise demo                               methods side by side
+  counterpoise ls methods                         what there is
+  counterpoise show fedcm                         formula, paper, parameters
+  counterpoise run experiment.toml local.lr=0.05  one run, a value changed
+  counterpoise resume runs/001-fedavg-digits      go on after an interruption
+  counterpoise data inspect mine.csv --label y    how skewed your data is
 
 Exit codes: 0 done, 2 config or usage, 3 data, 4 stopped but can be resumed.
 """
+
+INTERRUPTED = 130  # what typer makes of Ctrl-C where nobody else catches it
 
 app = typer.Typer(
     help=HELP,
@@ -57,7 +60,10 @@ app.add_typer(data.app, name="data")
 def main() -> None:
     """Run a command; every failure is one line and an exit code, never a traceback."""
     try:
-        sys.exit(app(standalone_mode=False))
+        code = app(standalone_mode=False)
+        if code == INTERRUPTED:
+            _fail("stopped", 4)
+        sys.exit(code)
     except CounterpoiseError as error:
         _fail(str(error), error.exit_code)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -66,7 +72,7 @@ def main() -> None:
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else "counterpoise"
         _fail(f"{error.format_message()} See `{command} --help`.", 2)
-    except (click.Abort, KeyboardInterrupt):
+    except click.Abort:
         _fail("stopped", 4)
     except BrokenPipeError:
         os._exit(0)  # the reader of our output has left
@@ -75,6 +81,11 @@ def main() -> None:
     except Exception as error:
         if os.environ.get("COUNTERPOISE_TRACEBACK"):
             raise
+        if isinstance(error, MemoryError) or "allocate memory" in str(error) or "out of memory" in str(error):
+            _fail(
+                "out of memory; a smaller model, batch or cohort needs less. A run that had begun can be resumed",
+                4,
+            )
         kind = type(error).__name__
         _fail(
             f"{kind}: {error}. This should not happen: COUNTERPOISE_TRACEBACK=1 shows where; please report it",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -73,7 +74,7 @@ def demo(
     """Compare FedAvg with remedies for class imbalance on long-tailed digits, over several seeds."""
     from counterpoise.experiment.demo import run_demo
 
-    with _interruptible(f"counterpoise demo --out {out}"):
+    with _interruptible(lambda: "the same command goes on where it stopped"):
         typer.echo(run_demo(out, seeds, rounds))
 
 
@@ -81,24 +82,29 @@ def _watched(
     work: Callable[[Callable[[Mapping[str, Any], int], None]], dict[str, Any]], folder: Path
 ) -> dict[str, Any]:
     from counterpoise.cli.live import Live
+    from counterpoise.experiment.folder import RunFolder
 
-    with _interruptible(f"counterpoise resume {folder}"), Live() as live:
+    with _interruptible(RunFolder(folder).way_on), Live() as live:
         return work(live.show)
 
 
 @contextmanager
-def _interruptible(how_to_go_on: str) -> Iterator[None]:
+def _interruptible(way_on: Callable[[], str]) -> Iterator[None]:
     """Ctrl-C and a polite kill end in one line that says how to go on."""
     from counterpoise.errors import RunError
 
+    ours = os.getpid()
+
     def stop(number: int, frame: object) -> None:
+        if os.getpid() != ours:
+            os._exit(1)  # a worker process, which inherited this: only its parent has something to say
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGTERM, stop)
     try:
         yield
     except KeyboardInterrupt:
-        raise RunError(f"stopped; continue with `{how_to_go_on}`") from None
+        raise RunError(f"stopped; {way_on()}") from None
     finally:
         signal.signal(signal.SIGTERM, before)
 

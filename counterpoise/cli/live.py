@@ -23,6 +23,7 @@ class Live:
             disable=not console.is_terminal,
         )
         self._task = self._progress.add_task("run", total=1, scores="")
+        self._scores: dict[str, float] = {}
 
     def __enter__(self) -> Live:
         self._progress.start()
@@ -33,8 +34,9 @@ class Live:
 
     def show(self, row: Mapping[str, Any], rounds: int) -> None:
         """The row of a finished round."""
-        shown = {"accuracy": row.get("accuracy"), "tail": row.get("tail")}
-        words = [f"{name} {value:.1%}" for name, value in shown.items() if value is not None]
+        # Rounds without an evaluation keep showing the last one.
+        self._scores |= {name: row[name] for name in ("accuracy", "tail") if row.get(name) is not None}
+        words = [f"{name} {value:.1%}" for name, value in self._scores.items()]
         words += [f"loss {row['loss']:.3f}"] if row["loss"] is not None else ["round skipped"]
         words += [f"[red]{len(row['rejected'])} bad replies[/red]"] if row["rejected"] else []
         self._progress.update(self._task, completed=row["round"] + 1, total=rounds, scores="  ".join(words))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from counterpoise.client import Broadcast, Result, begin, end, step
 from counterpoise.core.part import Task
 from counterpoise.core.tree import stack
+from counterpoise.differentiate import direct_gradient
 from counterpoise.engines.threads import threads
 from counterpoise.engines.workplace import Memory, Opened, Workplace, batch_of, open_task
 
@@ -42,7 +43,7 @@ def train_opened(work: Workplace, opened: Opened, broadcast: Broadcast) -> Resul
         method, broadcast.params, broadcast.buffers, broadcast.shared, opened.memory, opened.stats
     )
     for index in range(opened.plan.steps):
-        progress = step(method, model, progress, batch_of(work, opened, index), opened.stats)
+        progress = step(method, model, progress, batch_of(work, opened, index), opened.stats, direct_gradient)
     return end(method, broadcast.params, progress, opened.memory, opened.stats)
 
 

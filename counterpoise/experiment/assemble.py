@@ -95,6 +95,11 @@ def build_scoring(table: EvaluateTable, federation: Federation) -> Scoring:
         shots = shots_by_rule(federation.counts().sum(0).tolist()) if rule else shots_paper(federation.name)
     else:
         shots = shots_from_sets(**table.shots.model_dump(), classes=len(federation.classes))
+    for name, weights in table.model_dump(include={"recall_weights", "precision_weights"}).items():
+        if weights and len(weights) != len(federation.classes):
+            raise ConfigError(
+                f"evaluate.{name} has {len(weights)} numbers; legal: {len(federation.classes)}, one a class"
+            )
     return Scoring(shots, federation.classes, table.recall_weights, table.precision_weights, table.clients)
 
 

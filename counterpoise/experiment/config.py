@@ -17,6 +17,7 @@ from counterpoise.rounds import Cohort
 
 Named = str | dict[str, dict[str, Any]]  # a name, or { name = { argument = value } }
 Share = Annotated[float, Field(ge=0, lt=1)]
+Weight = Annotated[float, Field(ge=0)]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 
 
@@ -140,8 +141,8 @@ class EvaluateTable(Table):
         description="head, medium and tail classes: by cumulative share, as printed in FedReLa, or { head = [0], medium = [1], tail = [2] }",
     )
     clients: bool = Field(False, description="also score on what clients hold out (partition.validation)")
-    recall_weights: list[float] = Field([], description="weight of each class's recall in `weighted_score`")
-    precision_weights: list[float] = Field(
+    recall_weights: list[Weight] = Field([], description="weight of each class's recall in `weighted_score`")
+    precision_weights: list[Weight] = Field(
         [], description="weight of each class's precision in `weighted_score`"
     )
 

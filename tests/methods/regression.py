@@ -33,14 +33,24 @@ CLASSES, FEATURES = 4, 5
 COHORTS = ((0, 1, 2), (1, 3, 4), (0, 4, 5), (0, 1, 3))
 
 
+def loss(model: Vector, x: Vector, y: NDArray[np.int64]) -> float:
+    """Mean cross entropy."""
+    logits = _logits(model, x)
+    return float(np.mean(np.logaddexp.reduce(logits, axis=1) - logits[np.arange(len(y)), y]))
+
+
 def gradient(model: Vector, x: Vector, y: NDArray[np.int64]) -> Vector:
     """Of the mean cross entropy: ``(p - onehot(y)) x^T / n``."""
-    weight, bias = model[: CLASSES * FEATURES].reshape(CLASSES, FEATURES), model[CLASSES * FEATURES :]
-    logits = x @ weight.T + bias
+    logits = _logits(model, x)
     chance = np.exp(logits - logits.max(1, keepdims=True))
     chance /= chance.sum(1, keepdims=True)
     chance[np.arange(len(y)), y] -= 1
     return np.concatenate([(chance.T @ x).ravel(), chance.sum(0)]) / len(y)
+
+
+def _logits(model: Vector, x: Vector) -> Vector:
+    weight, bias = model[: CLASSES * FEATURES].reshape(CLASSES, FEATURES), model[CLASSES * FEATURES :]
+    return np.asarray(x @ weight.T + bias)
 
 
 def plain(model: Vector, slope: Slope) -> Vector:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from federations import ask_clients
-from regression import COHORTS, Direction, Slope, Vector, as_vector, assert_follows, mean_of, setting
+from regression import COHORTS, Direction, Slope, Vector, as_vector, assert_follows, loss, mean_of, setting
 
 from counterpoise.core.local import Local
 
@@ -13,6 +13,15 @@ from counterpoise.core.local import Local
 def test_the_clients_take_unequal_numbers_of_steps() -> None:
     run = setting("fedavg")
     assert [run.steps(0, client) for client in range(6)] == [3, 2, 1, 2, 1, 1]
+
+
+def test_the_reported_loss_is_the_mean_over_clients_of_their_mean_over_steps() -> None:
+    run = setting("fedavg", Local(lr=0.0, batch_size=4))  # the model stays where it is
+    state = run.sim.open()
+    model = as_vector(state.params)
+    _, outcome = ask_clients(run.sim, state, (0, 1, 2))
+    means = [np.mean([loss(model, *batch) for batch in run.batches(0, client)]) for client in (0, 1, 2)]
+    assert outcome.loss == pytest.approx(np.mean(means), rel=1e-12)
 
 
 @pytest.mark.parametrize("server", [1.0, 0.5])

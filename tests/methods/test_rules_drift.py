@@ -15,6 +15,7 @@ from regression import (
     as_vector,
     assert_follows,
     gradient,
+    loss,
     mean_of,
     setting,
 )
@@ -109,19 +110,15 @@ def _client_gradients(run: Setting, model: Vector) -> list[Vector]:
 def _optimum(run: Setting) -> Vector:
     """Where the plain mean of the clients' losses is flat; biases are free up to a shift, the start settles it."""
 
-    def loss(model: Vector) -> float:
-        weight, bias = model[: 4 * FEATURES].reshape(4, FEATURES), model[4 * FEATURES :]
-        values = []
-        for client in range(run.clients):
-            x, y = run.data(client)
-            logits = x @ weight.T + bias
-            values.append(np.mean(np.logaddexp.reduce(logits, axis=1) - logits[np.arange(len(y)), y]))
-        return float(np.mean(values))
+    def mean_loss(model: Vector) -> float:
+        return float(np.mean([loss(model, *run.data(client)) for client in range(run.clients)]))
 
     def slope(model: Vector) -> Vector:
         return mean_of(_client_gradients(run, model))
 
-    return np.asarray(minimize(loss, np.zeros(SIZE), jac=slope, method="BFGS", options={"gtol": 1e-10}).x)
+    return np.asarray(
+        minimize(mean_loss, np.zeros(SIZE), jac=slope, method="BFGS", options={"gtol": 1e-10}).x
+    )
 
 
 def _one_round_from(run: Setting, model: Vector, part: str, key: str, scale: float) -> float:

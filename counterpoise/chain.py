@@ -1,0 +1,106 @@
+"""Linear layers one after another, differentiated by hand: a few matrix products without autograd's bookkeeping."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from counterpoise.core.part import Outputs
+from counterpoise.core.tree import Params
+
+
+class Activation(NamedTuple):
+    """A function, and its derivative times an incoming gradient, from its own output."""
+
+    apply: Callable[[Tensor], Tensor]
+    pull: Callable[[Tensor, Tensor], Tensor]  # gradient, output -> gradient
+
+
+ACTIVATIONS: dict[type[nn.Module], Activation] = {
+    nn.ReLU: Activation(torch.relu, lambda d, h: torch.ops.aten.threshold_backward(d, h, 0)),
+    nn.Tanh: Activation(torch.tanh, lambda d, h: torch.ops.aten.tanh_backward(d, h)),
+    nn.ELU: Activation(
+        nn.functional.elu, lambda d, h: torch.ops.aten.elu_backward(d, 1.0, 1.0, 1.0, True, h)
+    ),
+}
+IDENTITY = Activation(lambda h: h, lambda d, h: d)
+
+
+class Stage(NamedTuple):
+    """``activation(x W^T + b)``."""
+
+    weight: str
+    bias: str | None
+    activation: Activation
+
+
+class Chain(NamedTuple):
+    """A module that flattens its input and is nothing but stages; the last has no activation."""
+
+    stages: tuple[Stage, ...]
+
+    def forward(self, params: Params, x: Tensor) -> list[Tensor]:
+        """What enters each stage, then the logits."""
+        entered = [x.flatten(1)]
+        for weight, bias, activation in self.stages:
+            product = entered[-1], params[weight].t()
+            entered.append(
+                activation.apply(torch.addmm(params[bias], *product) if bias else torch.mm(*product))
+            )
+        return entered
+
+    def outputs(self, entered: list[Tensor]) -> Outputs:
+        return Outputs(entered[-1], entered[-2])
+
+    def backward(
+        self, params: Params, entered: list[Tensor], logits: Tensor, features: Tensor | None
+    ) -> Params:
+        """Gradients of all parameters from those of the logits and of the features."""
+        grads, gradient = {}, logits
+        for place in reversed(range(len(self.stages))):
+            weight, bias, activation = self.stages[place]
+            gradient = activation.pull(gradient, entered[place + 1])
+            grads[weight] = gradient.t() @ entered[place]
+            if bias:
+                grads[bias] = gradient.sum(0)
+            if place:
+                gradient = gradient @ params[weight]
+                if features is not None and place == len(self.stages) - 1:
+                    gradient = gradient + features
+        return {name: grads[name] for name in params}
+
+
+def chain_of(module: nn.Module) -> Chain | None:
+    """The chain that a module is, or None where it has any other layer."""
+    stages: list[Stage] = []
+    for name, layer in _layers(module):
+        if type(layer) is nn.Linear:
+            stages.append(
+                Stage(f"{name}.weight", f"{name}.bias" if layer.bias is not None else None, IDENTITY)
+            )
+        elif type(layer) in ACTIVATIONS and stages and stages[-1].activation is IDENTITY:
+            if isinstance(layer, nn.ELU) and layer.alpha != 1:
+                return None
+            stages[-1] = stages[-1]._replace(activation=ACTIVATIONS[type(layer)])
+        elif not (isinstance(layer, nn.Identity) or (isinstance(layer, nn.Flatten) and not stages)):
+            return None
+    known = {name for stage in stages for name in (stage.weight, stage.bias) if name}
+    whole = known == {name for name, p in module.named_parameters() if p.requires_grad} and not list(
+        module.buffers()
+    )
+    return Chain(tuple(stages)) if stages and whole and stages[-1].activation is IDENTITY else None
+
+
+def _layers(module: nn.Module, prefix: str = "") -> Iterator[tuple[str, nn.Module]]:
+    """Layers in the order in which a sequence, or a body with a head, applies them."""
+    inner = [name for name, _ in module.named_children()]
+    if isinstance(module, nn.Sequential) or (
+        inner == ["body", "head"] and callable(getattr(module, "features", None))
+    ):
+        for name, child in module.named_children():
+            yield from _layers(child, f"{prefix}{name}.")
+    else:
+        yield prefix.removesuffix("."), module
