@@ -41,6 +41,7 @@ class FunctionalModel:
         _refuse_dropout(module)
         self.module = module
         self._training = _Splitter(module)
+        self.dtype = next(module.parameters()).dtype
         self.chain = chain_of(module)
         self.has_images = any(isinstance(m, nn.Conv2d) for m in module.modules())
         self.has_batch_norm = any("BatchNorm" in type(m).__name__ for m in module.modules())

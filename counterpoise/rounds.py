@@ -117,11 +117,9 @@ def one_exchange(
 def check_replies(replies: Replies, params: Params) -> tuple[Replies, tuple[Rejection, ...]]:
     """The replies that can be used, and the others with the reason."""
     count = len(replies.client)
-    finite = finite_rows(
-        {"delta": replies.delta, "buffers": replies.buffers, "upload": replies.upload, "loss": replies.loss},
-        count,
-    )
     size, bound = row_norms(replies.delta, count), MAX_GROWTH * max(float(norm(params)), 1.0)
+    rest = {"buffers": replies.buffers, "upload": replies.upload, "loss": replies.loss}
+    finite = torch.isfinite(size) & finite_rows(rest, count)
     good = finite & (size <= bound)
     rejected = [
         Rejection(

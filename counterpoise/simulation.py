@@ -1,8 +1,8 @@
-"""A method at work on a federation in this process, round by round."""
+"""A method at work on a federation, round by round, whoever answers for the clients."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
@@ -19,9 +19,8 @@ from counterpoise.data.augment import Augmentation
 from counterpoise.data.dataset import Samples
 from counterpoise.data.federation import Federation
 from counterpoise.engines.choose import EngineSettings, build_engine, choose_device, settle
-from counterpoise.engines.embedded import EmbeddedEngine
 from counterpoise.engines.threads import threads
-from counterpoise.engines.workplace import Workplace
+from counterpoise.engines.workplace import Engine, Workplace
 from counterpoise.errors import ConfigError
 from counterpoise.evaluate import Scoring, count, measure, score_clients
 from counterpoise.functional import FunctionalModel
@@ -29,7 +28,9 @@ from counterpoise.metrics import shots_by_rule
 from counterpoise.models.init import initialise
 from counterpoise.models.model import MODELS
 from counterpoise.parts.optimizer import with_local
-from counterpoise.rounds import Cohort, Outcome, ServerState, one_exchange, open_server
+from counterpoise.rounds import Cohort, Outcome, Rejection, ServerState, one_exchange, open_server
+
+Connect = Callable[[EngineSettings, Workplace], Engine]  # settled settings, workplace -> who answers
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Simulation:
 
     method: Method
     work: Workplace
-    engine: EmbeddedEngine
+    engine: Engine
     settings: EngineSettings
     cohort: Cohort
     rounds: int
@@ -62,7 +63,11 @@ class Simulation:
         tasks = [Task(client) for client in self.cohort.draw(self.seed, state.round, samples)]
         lr = self.work.local.rate(state.round, self.rounds)
         with threads(self.settings.threads):
-            return one_exchange(self.method, state, self.engine, tasks, lr, len(samples))
+            state, outcome = one_exchange(self.method, state, self.engine, tasks, lr, len(samples))
+        refused = tuple(Rejection(*refusal) for refusal in self.engine.refused) if tasks else ()
+        return state, outcome._replace(
+            replied=outcome.replied + len(refused), rejected=(*refused, *outcome.rejected)
+        )
 
     def evaluate(self, state: ServerState) -> dict[str, Any]:
         """Scores on the test set, on the server's validation set, and on what clients hold out, where there are such."""
@@ -117,8 +122,9 @@ def build_simulation(
     scoring: Scoring | None = None,
     dtype: torch.dtype = torch.float32,
     draw_parameters: bool = False,
+    connect: Connect = build_engine,
 ) -> Simulation:
-    """Put the pieces together, checking that they fit.
+    """Put the pieces together, checking that they fit; `connect` makes the engine, by default one in this process.
 
     A model given by name starts from parameters drawn for the seed; a module starts as it is, unless `draw_parameters`.
     """
@@ -141,7 +147,7 @@ def build_simulation(
         raise ConfigError(
             "evaluate.clients needs samples that clients hold out; legal with partition.validation above 0"
         )
-    return Simulation(composed, work, build_engine(settled, work), settled, cohort, rounds, seed, scoring)
+    return Simulation(composed, work, connect(settled, work), settled, cohort, rounds, seed, scoring)
 
 
 def adapt_model(

@@ -21,7 +21,7 @@ from counterpoise.models.model import MODELS
 from counterpoise.rounds import Cohort, Outcome, ServerState, one_exchange
 from counterpoise.simulation import Simulation, build_simulation
 
-SIZES = (50, 30, 20, 13, 7, 1)
+SIZES = (20, 50, 13, 30, 7, 1)  # not in order, so that an engine that sorts its clients must undo it
 CLASSES = 4
 # Client 4 has one class, client 5 one sample, and no class is on every client.
 OWNED = ((0, 1, 2, 3), (0, 0, 1, 2), (0, 3), (1, 2, 3), (2,), (0,))

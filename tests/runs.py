@@ -28,11 +28,6 @@ TINY: dict[str, Any] = {
     "local": {"batch_size": 64},
 }
 
-NEEDED = (
-    "method seed rounds accuracy balanced_accuracy macro_f1 per_class_recall head medium tail best mean_last_10 "
-    "seconds engine device params_sha256"
-).split()
-
 COMMAND = (sys.executable, "-c", "from counterpoise.cli import main; main()")
 PATIENCE = 60.0  # seconds after which something that must happen is said not to
 
@@ -71,8 +66,8 @@ def call(*arguments: object) -> Finished:
         try:
             main()
             code = 0
-        except SystemExit as exit:
-            code = int(exit.code or 0)
+        except SystemExit as end:
+            code = int(end.code or 0)
     return Finished(code, out.getvalue(), err.getvalue())
 
 

@@ -91,17 +91,15 @@ def mix(weights: Tensor, stacked: Tree) -> Tree:
 
 def finite_rows(stacked: Tree, count: int) -> Tensor:
     """[count] True where every number of that row is finite."""
-    finite = torch.ones(count, dtype=torch.bool)
-    for leaf in leaves(stacked):
-        finite &= _by_row(torch.isfinite(leaf)).all(1).cpu()
-    return finite
+    return torch.isfinite(row_norms(stacked, count))
 
 
 def row_norms(stacked: Tree, count: int) -> Tensor:
-    """[count] norm of each row taken as one vector, in float64."""
+    """[count] norm of each row taken as one vector, in float64; finite where all its numbers are."""
     total = torch.zeros(count, dtype=torch.float64)
     for leaf in leaves(stacked):
-        total += _by_row(leaf).double().square().sum(1).cpu()
+        rows = _by_row(leaf if leaf.is_floating_point() else leaf.double())
+        total += torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64).square().cpu()
     return total.sqrt()
 
 

@@ -31,7 +31,7 @@ ACTIVATIONS = 64  # numbers kept for the backward pass, in inputs
 class EngineSettings:
     """What the user asks for; ``auto`` and 0 leave the choice to the rules below."""
 
-    name: Literal["auto", "loop", "stacked"] = "auto"
+    name: Literal["auto", "loop", "stacked", "flower"] = "auto"
     device: str = "auto"
     processes: int = 0  # worker processes of the loop engine
     chunk: int = 0  # clients that the stacked engine trains at once
@@ -56,6 +56,10 @@ def choose_device(wanted: str) -> str:
 def settle(settings: EngineSettings, work: Workplace, cohort: int) -> EngineSettings:
     """The settings with every open choice made and the reason given."""
     device = work.federation.train.x.device
+    if settings.name == "flower":
+        return replace(
+            settings, device=str(device), processes=1, chunk=1, reason="clients answer over Flower"
+        )
     name, reason = (settings.name, "asked for") if settings.name != "auto" else _choose_name(work, device)
     processes = settings.processes or (
         min(available_cores(), cohort) if name == "loop" and device.type == "cpu" and can_fork() else 1
@@ -70,6 +74,10 @@ def settle(settings: EngineSettings, work: Workplace, cohort: int) -> EngineSett
 
 def build_engine(settings: EngineSettings, work: Workplace) -> EmbeddedEngine:
     """The engine that settled settings describe."""
+    if settings.name == "flower":
+        raise ConfigError(
+            "engine.name = 'flower' needs `counterpoise flower up`, `flower simulate` or `flower server`; legal with `run`: auto, loop, stacked"
+        )
     trainer: Trainer = LoopTrainer(work)
     if settings.name == "stacked":
         trainer = StackedTrainer(work, settings.chunk, settings.compile)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import torch
 
 from counterpoise.client import Broadcast, enroll
 from counterpoise.core.part import Replies, Task
 from counterpoise.core.tree import Params, Tree, finite_rows, stack, take, tmap
-from counterpoise.engines.workplace import Memory, Trainer, Workplace
+from counterpoise.engines.workplace import Memory, Refusal, Trainer, Workplace
 from counterpoise.evaluate import Measurement, measure
 
 
@@ -21,6 +22,7 @@ class EmbeddedEngine:
     work: Workplace
     trainer: Trainer
     memory: dict[int, Memory] = field(default_factory=dict)
+    refused: ClassVar[Sequence[Refusal]] = ()  # nothing is lost or forged on the way within a process
     _pending: dict[int, Memory] = field(default_factory=dict, repr=False)
 
     def train(self, tasks: Sequence[Task], broadcast: Broadcast) -> Replies:

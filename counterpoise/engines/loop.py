@@ -10,7 +10,7 @@ from counterpoise.core.part import Task
 from counterpoise.core.tree import stack
 from counterpoise.differentiate import direct_gradient
 from counterpoise.engines.threads import threads
-from counterpoise.engines.workplace import Memory, Opened, Workplace, batch_of, open_task
+from counterpoise.engines.workplace import Memory, Opened, Workplace, batches_of, open_task
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ def train_opened(work: Workplace, opened: Opened, broadcast: Broadcast) -> Resul
     progress = begin(
         method, broadcast.params, broadcast.buffers, broadcast.shared, opened.memory, opened.stats
     )
-    for index in range(opened.plan.steps):
-        progress = step(method, model, progress, batch_of(work, opened, index), opened.stats, direct_gradient)
+    for batch in batches_of(work, opened):
+        progress = step(method, model, progress, batch, opened.stats, direct_gradient)
     return end(method, broadcast.params, progress, opened.memory, opened.stats)
 
 

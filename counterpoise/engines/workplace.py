@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -41,6 +41,28 @@ class Ask(Protocol):
         """Part name -> [N, ...] what each client says before round 0."""
 
 
+class Refusal(NamedTuple):
+    """A reply that an engine did not hand on, and why."""
+
+    client: int
+    reason: str
+
+
+class Engine(Ask, Protocol):
+    """An engine with what a run keeps of it."""
+
+    @property
+    def memory(self) -> dict[int, Memory]:
+        """What a checkpoint stores of each client: its memory, or where that is on the client's disk, its name."""
+
+    @property
+    def refused(self) -> Sequence[Refusal]:
+        """Replies of the last training that were not handed on."""
+
+    def close(self) -> None:
+        """End what was started."""
+
+
 class Trainer(Protocol):
     """One way to train a list of tasks; results are stacked in the order of the tasks."""
 
@@ -72,8 +94,8 @@ class Workplace:
         return self.federation.scaling(raw)
 
     def like(self, value: float) -> Tensor:
-        """A number as a tensor of the type and place of the model's inputs."""
-        return torch.full_like(self.federation.scaling.scale.reshape(-1)[0], value)
+        """A number as a tensor of the type and place of the model."""
+        return torch.full((), value, dtype=self.model.dtype, device=self.federation.train.x.device)
 
 
 class Opened(NamedTuple):
@@ -116,10 +138,12 @@ def _stats(work: Workplace, task: Task, data: ClientData, plan: Plan, lr: float)
     return Stats(counts, work.like(plan.steps), work.like(lr), work.like(work.local.momentum), knobs)
 
 
-def batch_of(work: Workplace, opened: Opened, index: int) -> Batch:
-    """The real samples of one planned batch."""
-    real = opened.plan.mask[index].to(opened.data.rows.device)
-    positions = opened.plan.positions[index].to(opened.data.rows.device)[real]
-    labels = opened.data.labels[positions]
-    inputs = work.inputs(opened.data.rows[positions], tmap(lambda d: d[index][real], opened.draws))
-    return Batch(inputs, labels, torch.ones_like(labels, dtype=inputs.dtype))
+def batches_of(work: Workplace, opened: Opened) -> Iterator[Batch]:
+    """The planned batches without their padding, which always comes last."""
+    data, plan = opened.data, opened.plan
+    positions = plan.positions.to(data.rows.device)
+    rows, labels = data.rows[positions], data.labels[positions]  # [S, B]
+    ones = torch.ones(plan.positions.shape[1], dtype=work.model.dtype, device=data.rows.device)
+    for index, size in enumerate(plan.mask.sum(1).tolist()):
+        inputs = work.inputs(rows[index, :size], tmap(lambda d, s=size, i=index: d[i, :s], opened.draws))
+        yield Batch(inputs, labels[index, :size], ones[:size])

@@ -15,13 +15,14 @@ from counterpoise.data.augment import AUGMENTATIONS, Augmentation, compose
 from counterpoise.data.dataset import DATASETS, Dataset
 from counterpoise.data.federation import Federation
 from counterpoise.data.prepare import apply_imbalance, assigned_federation, split_federation
+from counterpoise.engines.choose import build_engine
 from counterpoise.errors import ConfigError
 from counterpoise.evaluate import Scoring
 from counterpoise.experiment.config import DataTable, EvaluateTable, Experiment, Named
 from counterpoise.functional import FunctionalModel
 from counterpoise.metrics import shots_by_rule, shots_from_sets, shots_paper
 from counterpoise.models.model import MODELS
-from counterpoise.simulation import Simulation, build_simulation
+from counterpoise.simulation import Connect, Simulation, build_simulation
 
 
 def load_dataset(table: DataTable) -> Dataset:
@@ -65,7 +66,10 @@ def _check_assigned(experiment: Experiment, data: Dataset) -> None:
 
 
 def assemble(
-    experiment: Experiment, federation: Federation | None = None, model: nn.Module | None = None
+    experiment: Experiment,
+    federation: Federation | None = None,
+    model: nn.Module | None = None,
+    connect: Connect = build_engine,
 ) -> Simulation:
     """The simulation of an experiment; data and model may be the user's own."""
     federation = federation or load_federation(experiment)
@@ -85,6 +89,7 @@ def assemble(
         scoring=build_scoring(experiment.evaluate, federation),
         dtype=getattr(torch, experiment.engine.dtype),
         draw_parameters=model is None,
+        connect=connect,
     )
 
 

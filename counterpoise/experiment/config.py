@@ -107,8 +107,8 @@ class LocalTable(Table):
 class EngineTable(Table):
     """How the work is executed; no choice here changes the result beyond rounding."""
 
-    name: Literal["auto", "loop", "stacked"] = Field(
-        "auto", description="clients one by one, or side by side"
+    name: Literal["auto", "loop", "stacked", "flower"] = Field(
+        "auto", description="clients one by one, side by side, or (`counterpoise flower`) over a network"
     )
     device: str = Field("auto", description="auto, cpu, cuda")
     compile: bool = Field(False, description="compile the stacked step; repays in long runs on a GPU")
@@ -154,6 +154,19 @@ class CheckpointTable(Table):
     keep: int = Field(3, ge=2, description="checkpoints that are kept")
 
 
+class FlowerTable(Table):
+    """How clients are reached over a network; used by `counterpoise flower` alone."""
+
+    clients: list[str] = Field(
+        [],
+        description="names of clients that bring their own data; empty: clients are those of [partition], named by number",
+    )
+    timeout: float = Field(600.0, gt=0, description="seconds that a round waits for replies")
+    min_replies: int = Field(1, ge=1, description="usable replies below which a round is skipped")
+    max_skipped: int = Field(5, ge=1, description="rounds skipped in a row after which the run stops")
+    wait: float = Field(300.0, gt=0, description="seconds that the start waits for clients to come")
+
+
 class Experiment(Table):
     """One run: data, clients, model, method and engine."""
 
@@ -173,6 +186,7 @@ class Experiment(Table):
     engine: EngineTable = EngineTable()
     evaluate: EvaluateTable = EvaluateTable()
     checkpoint: CheckpointTable = CheckpointTable()
+    flower: FlowerTable = FlowerTable()
 
     def tables(self) -> dict[str, Any]:
         """The config as plain tables, defaults included."""
@@ -180,7 +194,8 @@ class Experiment(Table):
 
     def binding_tables(self) -> dict[str, Any]:
         """The tables without what may change when a run goes on, since it leaves the result as it is."""
-        return self.model_dump(mode="json", exclude={"engine": {"processes", "reason"}, "checkpoint": True})
+        engine, flower = {"processes", "reason"}, {"timeout", "max_skipped", "wait"}
+        return self.model_dump(mode="json", exclude={"engine": engine, "checkpoint": True, "flower": flower})
 
     def build_method(self) -> Method:
         return build_method(self.method)

@@ -19,6 +19,7 @@ from counterpoise.core.codec import digest
 from counterpoise.core.tree import tmap
 from counterpoise.data.federation import Federation
 from counterpoise.data.skew import describe
+from counterpoise.engines.choose import build_engine
 from counterpoise.errors import ConfigError, DataError, RunError
 from counterpoise.experiment.assemble import assemble, fingerprint, load_federation
 from counterpoise.experiment.atomic import clear_temporaries, write_atomically
@@ -30,7 +31,7 @@ from counterpoise.experiment.toml import write_toml
 from counterpoise.report.curves import draw_curves
 from counterpoise.report.heatmap import draw_heatmap
 from counterpoise.rounds import Outcome, ServerState
-from counterpoise.simulation import Simulation
+from counterpoise.simulation import Connect, Simulation
 
 Watch = Callable[[Mapping[str, Any], int], None]  # a row of metrics, all rounds
 
@@ -51,13 +52,14 @@ def start(
     watch: Watch | None = None,
     federation: Federation | None = None,
     model: nn.Module | None = None,
+    connect: Connect = build_engine,
 ) -> dict[str, Any]:
     """A new run; returns its summary."""
     folder = RunFolder(out)
     folder.check_free()
     federation = federation or load_federation(experiment)
     # Before the lock, so that worker processes do not hold it, and before the folder, so that a bad config leaves none.
-    with closing(assemble(experiment, federation, model)) as simulation:
+    with closing(assemble(experiment, federation, model, connect)) as simulation:
         folder.create()
         with folder.locked(), _resumable(folder):
             folder.check_free()  # another process may have been quicker
@@ -74,6 +76,7 @@ def resume(
     watch: Watch | None = None,
     federation: Federation | None = None,
     model: nn.Module | None = None,
+    connect: Connect = build_engine,
 ) -> dict[str, Any]:
     """Go on from the newest whole checkpoint; returns the summary."""
     folder = RunFolder(path)
@@ -82,7 +85,7 @@ def resume(
     experiment = load_experiment(folder.config)
     federation = federation or load_federation(experiment)
     with (
-        closing(assemble(experiment, federation, model)) as simulation,
+        closing(assemble(experiment, federation, model, connect)) as simulation,
         folder.locked(),
         _resumable(folder),
     ):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -17,7 +17,9 @@ from federations import (
     fingerprint,
     run_rounds,
     simulate,
+    small_model,
     spec_name,
+    unequal_federation,
 )
 from torch import Tensor
 
@@ -139,9 +141,9 @@ def test_state_survives_bytes(spec: MethodSpec) -> None:
 
 
 def test_a_frozen_parameter_is_neither_trained_nor_changed_by_averaging() -> None:
-    sim = simulate("fedavg", dtype=torch.float32)
-    frozen = replace(sim, work=sim.work)
-    sim.work.model.module.head.weight.requires_grad_(False)  # type: ignore[union-attr]
+    module = small_model(shape=unequal_federation().input_shape)
+    module.head.weight.requires_grad_(False)  # type: ignore[union-attr]
+    frozen = simulate("fedavg", model=module, dtype=torch.float32)
     state = frozen.open()
     after = run_rounds(frozen, state, 3)
     assert "head.weight" not in after.params

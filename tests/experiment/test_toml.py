@@ -103,7 +103,6 @@ def test_of_two_assignments_the_last_counts() -> None:
         "=",
         "=3",
         "seed",
-        "--seed=3",
         ".seed=3",
         "local..lr=3",
         "local.=3",
@@ -150,7 +149,7 @@ BOMBS = {
 @pytest.mark.parametrize("text", BOMBS.values(), ids=BOMBS)
 def test_bombs_are_refused_at_once(text: str) -> None:
     began = time.monotonic()
-    with pytest.raises(ConfigError, match="bomb.toml") as caught:
+    with pytest.raises(ConfigError, match=r"^bomb\.toml") as caught:
         parse_toml(text, "bomb.toml")
     assert time.monotonic() - began < 1
     assert len(str(caught.value).splitlines()) == 1

@@ -1,0 +1,179 @@
+"""The messages: what a server asks and a client answers, as records that each side builds and the other checks."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from flwr.app import MetricRecord, RecordDict
+
+from counterpoise.client import Broadcast
+from counterpoise.core.codec import digest
+from counterpoise.core.part import Task
+from counterpoise.core.tree import Params, Tree
+from counterpoise.engines.flower.forms import Form, check_form
+from counterpoise.engines.flower.records import pack_facts, pack_tree, take, unpack_facts, unpack_tree
+from counterpoise.engines.flower.refusal import Refused
+from counterpoise.evaluate import Measurement, count
+
+TRAIN, MEASURE, HELLO = "train", "evaluate.measure", "query.hello"
+MEASUREMENTS: dict[str, Measurement] = {"count": count}  # what a client may be asked to measure, by name
+
+ASK = {"run": str, "client": str, "round": int, "lr": float, "sha256": str, "memory": str, "since": int, "tasks": int}  # fmt: skip
+REPLY = {"client": str, "round": int, "sha256": str, "samples": int, "token": str}
+MEASURE_ASK = {"client": str, "sha256": str, "models": int, "measurement": str}
+MEASURE_REPLY = {"client": str, "sha256": str}
+HELLO_REPLY = {"client": str, "version": str, "samples": int, "counts": list, "held_out": int}
+
+
+class TrainAsk(NamedTuple):
+    """One client's work of one round."""
+
+    run: str
+    client: str
+    broadcast: Broadcast
+    tasks: Sequence[Task]
+    memory: str  # token of the memory to start from, which is accepted by being named
+    since: int  # the round of the oldest checkpoint that the server may go back to
+
+
+class TrainReply(NamedTuple):
+    """One client's answer: a tree a task."""
+
+    samples: int
+    trees: Sequence[Tree]
+    token: str  # of what the client keeps; empty where it keeps nothing
+
+
+class Hello(NamedTuple):
+    """What a client says before round 0."""
+
+    client: str
+    samples: int
+    counts: list[int]  # [C]
+    held_out: int
+    surveys: Tree  # part name -> what it asks for
+
+
+def broadcast_digest(broadcast: Broadcast) -> str:
+    """SHA-256 of all that a round tells its clients: the same for every client, and each of them checks it."""
+    facts = json.dumps([broadcast.round, broadcast.lr]).encode()
+    return hashlib.sha256(facts + digest(_broadcast_tree(broadcast)).encode()).hexdigest()
+
+
+def _broadcast_tree(broadcast: Broadcast) -> Tree:
+    return {"params": broadcast.params, "buffers": broadcast.buffers, "shared": broadcast.shared}
+
+
+def write_train(asks: Sequence[TrainAsk], sha256: str) -> list[RecordDict]:
+    """One message a client; the model is packed once."""
+    model = pack_tree(_broadcast_tree(asks[0].broadcast)) if asks else None
+    return [_train_content(ask, sha256, model) for ask in asks]
+
+
+def _train_content(ask: TrainAsk, sha256: str, model: object) -> RecordDict:
+    facts = pack_facts(
+        {
+            "run": ask.run,
+            "client": ask.client,
+            "round": ask.broadcast.round,
+            "lr": float(ask.broadcast.lr),
+            "sha256": sha256,
+            "memory": ask.memory,
+            "since": ask.since,
+            "tasks": len(ask.tasks),
+        }
+    )
+    knobs = {
+        f"task-{k}": MetricRecord({name: float(value) for name, value in task.knobs.items()})
+        for k, task in enumerate(ask.tasks)
+    }
+    return RecordDict({"ask": facts, "model": model, **knobs})  # type: ignore[dict-item]
+
+
+def read_train(content: RecordDict, client: int) -> tuple[TrainAsk, str]:
+    """What the server asks, for the client of this number, and the digest of what was received, checked."""
+    facts = unpack_facts(content.get("ask"), ASK)
+    names = _task_names(facts["tasks"])
+    _, model, *knobs = take(content, ["ask", "model", *names])
+    tree = unpack_tree(model)
+    broadcast = Broadcast(
+        facts["round"], facts["lr"], tree["params"], tree.get("buffers", {}), tree.get("shared", {})
+    )
+    if broadcast_digest(broadcast) != facts["sha256"]:
+        raise Refused("sha256")
+    tasks = [Task(client, dict(record)) for record in knobs]  # type: ignore[call-overload]
+    ask = TrainAsk(facts["run"], facts["client"], broadcast, tasks, facts["memory"], facts["since"])
+    return ask, facts["sha256"]
+
+
+def write_train_reply(ask: TrainAsk, sha256: str, reply: TrainReply) -> RecordDict:
+    facts = {
+        "client": ask.client,
+        "round": ask.broadcast.round,
+        "sha256": sha256,
+        "samples": reply.samples,
+        "token": reply.token,
+    }
+    trees = {f"task-{k}": pack_tree(tree) for k, tree in enumerate(reply.trees)}
+    return RecordDict({"reply": pack_facts(facts), **trees})
+
+
+def read_train_reply(
+    content: RecordDict, ask: TrainAsk, sha256: str, samples: int, token: str, form: Form
+) -> TrainReply:
+    """One client's answer, where every name, shape, type and number in it is as it must be."""
+    facts = unpack_facts(content.get("reply"), REPLY)
+    known = {"client": ask.client, "round": ask.broadcast.round, "sha256": sha256, "samples": samples}
+    for name, value in known.items():
+        if facts[name] != value:
+            raise Refused(name)
+    if facts["token"] not in ("", token):
+        raise Refused("token")
+    _, *records = take(content, ["reply", *_task_names(len(ask.tasks))])
+    trees = [unpack_tree(record) for record in records]
+    for tree in trees:
+        check_form(tree, form)
+    return TrainReply(samples, trees, str(facts["token"]))
+
+
+def _task_names(count: int) -> list[str]:
+    if not 1 <= count <= 10_000:
+        raise Refused("records")
+    return [f"task-{k}" for k in range(count)]
+
+
+def write_measure(clients: Sequence[str], models: Params, buffers: Params, name: str) -> list[RecordDict]:
+    """Ask each client for a measurement of stacked models on what it holds out."""
+    tree = {"params": models, "buffers": buffers}
+    sha256, record, number = digest(tree), pack_tree(tree), len(next(iter(models.values())))
+    facts = {"sha256": sha256, "models": number, "measurement": name}
+    return [RecordDict({"ask": pack_facts({"client": c, **facts}), "models": record}) for c in clients]
+
+
+def read_measure(content: RecordDict) -> tuple[Mapping[str, object], Params, Params, Measurement]:
+    facts = unpack_facts(content.get("ask"), MEASURE_ASK)
+    _, models = take(content, ["ask", "models"])
+    tree = unpack_tree(models)
+    if digest(tree) != facts["sha256"]:
+        raise Refused("sha256")
+    if facts["measurement"] not in MEASUREMENTS:
+        raise Refused("records")
+    return facts, tree["params"], tree.get("buffers", {}), MEASUREMENTS[str(facts["measurement"])]
+
+
+def write_measure_reply(facts: Mapping[str, object], sums: Tree) -> RecordDict:
+    known = {"client": str(facts["client"]), "sha256": str(facts["sha256"])}
+    return RecordDict({"reply": pack_facts(known), "sums": pack_tree(sums)})
+
+
+def read_measure_reply(content: RecordDict, client: str, sha256: str, form: Form) -> Tree:
+    facts = unpack_facts(content.get("reply"), MEASURE_REPLY)
+    if facts["client"] != client or facts["sha256"] != sha256:
+        raise Refused("client" if facts["client"] != client else "sha256")
+    _, sums = take(content, ["reply", "sums"])
+    tree = unpack_tree(sums)
+    check_form(tree, form)
+    return tree
