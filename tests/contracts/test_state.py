@@ -64,6 +64,15 @@ def test_memory_of_the_first_round_alters_the_second(spec: MethodSpec) -> None:
     assert distance(second.params, forgetful.params) > 1e-6
 
 
+def test_only_the_memory_of_clients_whose_replies_were_used_is_kept() -> None:
+    sim = simulate("scaffold")
+    _record_round(sim, sim.open())
+    assert sim.engine.memory == {}
+    sim.engine.commit(0, [1, 4])
+    sim.engine.commit(0, [2])  # too late: the others' memory is forgotten
+    assert sorted(sim.engine.memory) == [1, 4]
+
+
 @pytest.mark.parametrize("spec", every_spec(), ids=spec_name)
 def test_only_parts_that_enroll_keep_memory(spec: MethodSpec) -> None:
     sim = simulate(spec)

@@ -76,6 +76,13 @@ def test_tensors_that_share_memory_are_written_apart() -> None:
     assert again["b"].tolist() == [0, 1, 2, 3]
 
 
+def test_decoded_tensors_lie_in_aligned_memory_of_their_own() -> None:
+    tree = decode(
+        encode({name: torch.arange(3.0) for name in "abc"} | {"odd": torch.ones(3, dtype=torch.bool)})
+    )
+    assert all(tensor.data_ptr() % 64 == 0 for tensor in flatten(tree).values())
+
+
 def test_gradients_and_expanded_tensors_can_be_written() -> None:
     tree = {"p": torch.ones(2, requires_grad=True), "e": torch.tensor(3.0).expand(4)}
     assert decode(encode(tree))["e"].tolist() == [3, 3, 3, 3]
