@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from counterpoise.core.part import Outputs
 from counterpoise.core.tree import Params
+from counterpoise.models.classifier import Classifier
 
 
 class Activation(NamedTuple):
@@ -76,6 +77,8 @@ class Chain(NamedTuple):
 def chain_of(module: nn.Module) -> Chain | None:
     """The chain that a module is, or None where it has any other layer."""
     stages: list[Stage] = []
+    if _is_hooked(module):
+        return None
     for name, layer in _layers(module):
         if type(layer) is nn.Linear:
             stages.append(
@@ -95,12 +98,16 @@ def chain_of(module: nn.Module) -> Chain | None:
 
 
 def _layers(module: nn.Module, prefix: str = "") -> Iterator[tuple[str, nn.Module]]:
-    """Layers in the order in which a sequence, or a body with a head, applies them."""
-    inner = [name for name, _ in module.named_children()]
-    if isinstance(module, nn.Sequential) or (
-        inner == ["body", "head"] and callable(getattr(module, "features", None))
-    ):
-        for name, child in module.named_children():
-            yield from _layers(child, f"{prefix}{name}.")
+    """Layers in the order in which a plain sequence, or one of our classifiers, applies them."""
+    if type(module) in (nn.Sequential, Classifier):
+        for name, child in module._modules.items():  # named_children leaves out a layer's second use
+            if child is not None:
+                yield from _layers(child, f"{prefix}{name}.")
     else:
         yield prefix.removesuffix("."), module
+
+
+def _is_hooked(module: nn.Module) -> bool:
+    """Whether something else happens when a layer is called."""
+    hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    return any(getattr(layer, name) for layer in module.modules() for name in hooks)

@@ -128,14 +128,12 @@ def loss_of(method: Method, batch: Batch, slots: dict[str, Tree]) -> Loss:
 
 
 def _cross_entropy_by_logits(outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Mean cross-entropy of a batch, and ``(softmax(z) - one hot(y)) / B``."""
-    log_p = F.log_softmax(outputs.logits, -1)
+    """Mean cross-entropy of a batch, and ``(softmax(z) - one hot(y)) / B`` in the very operations of autograd."""
+    log_p, chosen = F.log_softmax(outputs.logits, -1), batch.y.unsqueeze(-1)
     share = batch.mask / batch.mask.sum().clamp(min=1)
-    chosen = batch.y.unsqueeze(-1)
     value = -(log_p.gather(-1, chosen).squeeze(-1) * share).sum()
-    return value, log_p.exp().scatter_add(
-        -1, chosen, torch.full_like(log_p[..., :1], -1.0)
-    ) * share.unsqueeze(-1)
+    by_log_p = torch.zeros_like(log_p).scatter(-1, chosen, -share.unsqueeze(-1))
+    return value, torch._log_softmax_backward_data(by_log_p, log_p, -1, log_p.dtype)
 
 
 def _source(method: Method, slots: dict[str, Tree], seen: Step) -> Gradient:

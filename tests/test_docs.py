@@ -110,7 +110,10 @@ def test_every_command_on_a_page_is_there(page: Path) -> None:
             assert word in targets
         elif program == "counterpoise" and not word.startswith("--"):
             assert word in known, word
-            options = {option for parameter in known[word].params for option in parameter.opts}
+            command = known[word]
+            if hasattr(command, "commands"):
+                command = command.commands[rest[0]]
+            options = {option for parameter in command.params for option in parameter.opts}
             assert all(option in {*options, "--help"} for option in rest if option.startswith("--")), rest
 
 

@@ -87,7 +87,7 @@ def read_spec(spec: MethodSpec) -> list[tuple[str, dict[str, Any]]]:
     """The config's ways to write a method as one list of names with arguments."""
     if isinstance(spec, str):
         return [(spec, {})]
-    if isinstance(spec, Mapping):
+    if isinstance(spec, Mapping) and spec:
         return [_read_item(name, arguments) for name, arguments in spec.items()]
     if not isinstance(spec, Sequence) or not spec:
         raise ConfigError(

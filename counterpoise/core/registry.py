@@ -28,7 +28,7 @@ class Interval:
     def __contains__(self, value: float) -> bool:
         above = value > self.low if self.open_low else value >= self.low
         below = value < self.high if self.open_high else value <= self.high
-        return above and below and not math.isnan(value)
+        return above and below and math.isfinite(value)
 
     def __str__(self) -> str:
         left = "(" if self.open_low or self.low == -math.inf else "["
@@ -186,12 +186,19 @@ def _fit(value: Any, wanted: Any) -> Any:
     if origin in (tuple, list):
         return _fit_sequence(value, wanted)
     if wanted is float:
-        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else _MISFIT
+        return _fit_float(value)
     if wanted is int:
         return value if isinstance(value, int) and not isinstance(value, bool) else _MISFIT
     if wanted is None or wanted is type(None):
         return value if value is None else _MISFIT
     return value if isinstance(value, origin or wanted) else _MISFIT
+
+
+def _fit_float(value: Any) -> Any:
+    try:
+        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else _MISFIT
+    except OverflowError:
+        return _MISFIT
 
 
 def _fit_sequence(value: Any, wanted: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -32,9 +33,13 @@ class Federation:
     def input_shape(self) -> tuple[int, ...]:
         return tuple(self.train.x.shape[1:])
 
+    @cached_property
+    def _samples(self) -> Tensor:
+        return torch.tensor([len(rows) for rows in self.clients], dtype=torch.int64)
+
     def samples(self) -> Tensor:
         """[N] training samples of each client."""
-        return torch.tensor([len(rows) for rows in self.clients], dtype=torch.int64)
+        return self._samples
 
     def counts(self) -> Tensor:
         """[N, C] training samples of each client and class."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from flwr.app import MetricRecord, RecordDict
 
@@ -25,7 +25,6 @@ ASK = {"run": str, "client": str, "round": int, "lr": float, "sha256": str, "mem
 REPLY = {"client": str, "round": int, "sha256": str, "samples": int, "token": str}
 MEASURE_ASK = {"client": str, "sha256": str, "models": int, "measurement": str}
 MEASURE_REPLY = {"client": str, "sha256": str}
-HELLO_REPLY = {"client": str, "version": str, "samples": int, "counts": list, "held_out": int}
 
 
 class TrainAsk(NamedTuple):
@@ -153,7 +152,7 @@ def write_measure(clients: Sequence[str], models: Params, buffers: Params, name:
     return [RecordDict({"ask": pack_facts({"client": c, **facts}), "models": record}) for c in clients]
 
 
-def read_measure(content: RecordDict) -> tuple[Mapping[str, object], Params, Params, Measurement]:
+def read_measure(content: RecordDict) -> tuple[Mapping[str, Any], Params, Params, Measurement]:
     facts = unpack_facts(content.get("ask"), MEASURE_ASK)
     _, models = take(content, ["ask", "models"])
     tree = unpack_tree(models)
@@ -164,7 +163,7 @@ def read_measure(content: RecordDict) -> tuple[Mapping[str, object], Params, Par
     return facts, tree["params"], tree.get("buffers", {}), MEASUREMENTS[str(facts["measurement"])]
 
 
-def write_measure_reply(facts: Mapping[str, object], sums: Tree) -> RecordDict:
+def write_measure_reply(facts: Mapping[str, Any], sums: Tree) -> RecordDict:
     known = {"client": str(facts["client"]), "sha256": str(facts["sha256"])}
     return RecordDict({"reply": pack_facts(known), "sums": pack_tree(sums)})
 

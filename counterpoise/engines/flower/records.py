@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,8 +13,6 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
 from counterpoise.core.tree import Tree, flatten, unflatten
 from counterpoise.engines.flower.refusal import Refused
-
-Fact = int | float | str | bool | list[int] | list[str] | list[float]
 
 KINDS = "fiub"  # floats, whole numbers, bools: nothing else is a tensor of ours
 NUMPY = "numpy.ndarray"
@@ -63,19 +62,19 @@ def _read_head(data: bytes) -> tuple[tuple[int, ...], bool, np.dtype, int]:
     return shape, fortran, dtype, stream.tell()
 
 
-def pack_facts(facts: Mapping[str, Fact]) -> ConfigRecord:
+def pack_facts(facts: Mapping[str, Any]) -> ConfigRecord:
     """Plain values by name."""
     return ConfigRecord(dict(facts))
 
 
-def unpack_facts(record: object, kinds: Mapping[str, type]) -> dict[str, Fact]:
+def unpack_facts(record: object, kinds: Mapping[str, type]) -> dict[str, Any]:
     """Plain values by name, each of exactly its type, and no others: a bool is not a number here."""
     if not isinstance(record, ConfigRecord) or set(record) != set(kinds):
         raise Refused("records")
     for name, kind in kinds.items():
         if type(record[name]) is not kind:
             raise Refused(name)
-    return dict(record)  # type: ignore[arg-type]
+    return dict(record)
 
 
 def take(content: RecordDict, names: Sequence[str]) -> list[object]:
@@ -83,3 +82,8 @@ def take(content: RecordDict, names: Sequence[str]) -> list[object]:
     if set(content) != set(names):
         raise Refused("records")
     return [content[name] for name in names]
+
+
+def payload_bytes(content: RecordDict) -> int:
+    """Bytes of all tensors in a message, heads included."""
+    return sum(len(array.data) for record in content.array_records.values() for array in record.values())

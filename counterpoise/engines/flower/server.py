@@ -1,0 +1,220 @@
+"""A server's questions over Flower: one message a client a round, and every reply checked before anything uses it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from flwr.app import Message, RecordDict
+from flwr.serverapp import Grid
+
+from counterpoise.client import Broadcast
+from counterpoise.core.codec import digest
+from counterpoise.core.part import Replies, Task
+from counterpoise.core.tree import Params, Tree, stack, take, tmap, unflatten
+from counterpoise.engines.flower import messages
+from counterpoise.engines.flower.forms import Form, check_form, reply_form, sums_form, survey_form
+from counterpoise.engines.flower.memory import FIRST, next_token
+from counterpoise.engines.flower.messages import MEASUREMENTS, TrainAsk, TrainReply
+from counterpoise.engines.flower.records import payload_bytes
+from counterpoise.engines.flower.refusal import Refused
+from counterpoise.engines.flower.roster import Roster, error_word
+from counterpoise.engines.workplace import Memory, Refusal, Workplace
+from counterpoise.errors import ConfigError, RunError
+from counterpoise.evaluate import Measurement
+
+KEPT = "kept on the client"  # stands in a checkpoint for memory that is not on the server
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long a server waits, and with how little it goes on."""
+
+    timeout: float = 600.0  # seconds a round
+    min_replies: int = 1
+    max_skipped: int = 5  # rounds in a row
+    window: int = 4  # rounds that a resumed run may go back, in which clients keep their memory
+
+
+@dataclass
+class FlowerEngine:
+    """Answers a server's questions by asking nodes; a client is known by its name and place in the roster."""
+
+    work: Workplace
+    grid: Grid
+    roster: Roster
+    run: str  # names this run on the clients' disks
+    patience: Patience = Patience()
+    memory: dict[int, Memory] = field(default_factory=dict)  # client -> the token of what it keeps
+    refused: Sequence[Refusal] = ()
+    sent_bytes: int = 0
+    received_bytes: int = 0
+    _pending: dict[int, str] = field(default_factory=dict, repr=False)
+    _skipped: int = 0
+
+    def train(self, tasks: Sequence[Task], broadcast: Broadcast) -> Replies:
+        sha256 = messages.broadcast_digest(broadcast)
+        form = reply_form(self.work, tasks[0], broadcast)
+        asks = self._asks(tasks, broadcast)
+        nodes = self.roster.online()
+        there = {name: ask for name, ask in asks.items() if name in nodes}
+        contents = messages.write_train(list(there.values()), sha256)
+        replies = self._exchange(messages.TRAIN, dict(zip(there, contents, strict=True)), nodes)
+        answers = self._read_replies(replies, asks, nodes, sha256, form)
+        self._count_skipped(len(answers))
+        if len(answers) < self.patience.min_replies:
+            answers = {}
+        names = self.roster.names
+        self._pending = {names.index(n): a.token for n, a in answers.items() if a.token}
+        rows = [(names.index(n), a.samples, tree) for n, a in answers.items() for tree in a.trees]
+        return self._stack(sorted(rows, key=lambda row: row[0]), form)
+
+    def commit(self, round: int, clients: Sequence[int]) -> None:
+        """Clients learn of it by the token that their next message names."""
+        for client in clients:
+            if client in self._pending:
+                self.memory[client] = {KEPT: {"token": _as_tensor(self._pending[client])}}
+        self._pending = {}
+
+    def measure(
+        self, clients: Sequence[int], models: Params, buffers: Params, measurement: Measurement
+    ) -> Tree:
+        """Sums [W, K, ...]; a client that does not answer counts as one that holds nothing out."""
+        named = [name for name, known in MEASUREMENTS.items() if known is measurement]
+        if not named:
+            raise ConfigError(
+                f"clients cannot be asked for this over Flower; legal: {', '.join(MEASUREMENTS)}"
+            )
+        number = len(next(iter(models.values())))
+        one = sums_form(self.work, take(models, 0), take(buffers, 0), measurement)
+        form: Form = {path: (torch.Size((number, *shape)), dtype) for path, (shape, dtype) in one.items()}
+        names, nodes = [self.roster.names[client] for client in clients], self.roster.online()
+        there = [name for name in names if name in nodes]
+        contents = messages.write_measure(there, models, buffers, named[0])
+        replies = self._exchange(messages.MEASURE, dict(zip(there, contents, strict=True)), nodes)
+        sums = self._read_sums(replies, there, nodes, digest({"params": models, "buffers": buffers}), form)
+        nothing = unflat_zeros(form)
+        return tmap(self._placed, stack([sums.get(name, nothing) for name in names]))
+
+    def survey(self, clients: Sequence[int]) -> dict[str, Tree]:
+        """What clients said when they came."""
+        form, surveys = survey_form(self.work), []
+        for name in (self.roster.names[client] for client in clients):
+            try:
+                surveys.append(self.roster.hellos[name].surveys)
+                check_form(surveys[-1], form)
+            except (Refused, KeyError) as refusal:
+                raise RunError(f"client {name} gave no usable answer before round 0: {refusal}") from None
+        return {part: tmap(self._placed, tree) for part, tree in stack(surveys).items()} if surveys else {}
+
+    def close(self) -> None:
+        """The nodes are not ours to end."""
+
+    def _asks(self, tasks: Sequence[Task], broadcast: Broadcast) -> dict[str, TrainAsk]:
+        names, since = self.roster.names, max(0, broadcast.round - self.patience.window)
+        mine: dict[int, list[Task]] = {}
+        for task in tasks:
+            mine.setdefault(task.client, []).append(task)
+        return {
+            names[client]: TrainAsk(self.run, names[client], broadcast, own, self._token(client), since)
+            for client, own in mine.items()
+        }
+
+    def _token(self, client: int) -> str:
+        kept = self.memory.get(client)
+        return FIRST if kept is None else bytes(kept[KEPT]["token"].tolist()).hex()
+
+    def _exchange(
+        self, kind: str, contents: Mapping[str, RecordDict], nodes: Mapping[str, int]
+    ) -> list[Message]:
+        timeout = self.patience.timeout
+        asks = [
+            Message(content, nodes[name], kind, ttl=timeout, group_id=name)
+            for name, content in contents.items()
+        ]
+        self.sent_bytes += sum(payload_bytes(content) for content in contents.values())
+        replies = list(self.grid.send_and_receive(asks, timeout=timeout)) if asks else []
+        self.received_bytes += sum(payload_bytes(reply.content) for reply in replies if reply.has_content())
+        return replies
+
+    def _read_replies(
+        self,
+        replies: Iterable[Message],
+        asks: Mapping[str, TrainAsk],
+        nodes: Mapping[str, int],
+        sha256: str,
+        form: Form,
+    ) -> dict[str, TrainReply]:
+        """The first usable answer of each client that was asked; all else is refused with the reason."""
+        answers: dict[str, TrainReply] = {}
+        refused: list[Refusal] = []
+        names = {node: name for name, node in nodes.items()}
+        for reply in replies:
+            name = names.get(reply.metadata.src_node_id, "")
+            try:
+                if reply.has_error():
+                    raise Refused(error_word(reply))
+                if name not in asks:
+                    raise Refused("sender")
+                if name in answers:
+                    raise Refused("duplicate")
+                answers[name] = self._read_reply(reply, asks[name], sha256, form)
+            except Refused as refusal:
+                client = self.roster.names.index(name) if name in self.roster.names else -1
+                refused.append(Refusal(client, refusal.reason))
+        self.refused = sorted(refused)
+        return answers
+
+    def _read_reply(self, reply: Message, ask: TrainAsk, sha256: str, form: Form) -> TrainReply:
+        samples = int(self.work.federation.samples()[self.roster.names.index(ask.client)])
+        token = next_token(ask.memory, ask.client, sha256)
+        return messages.read_train_reply(reply.content, ask, sha256, samples, token, form)
+
+    def _read_sums(
+        self,
+        replies: Iterable[Message],
+        asked: Sequence[str],
+        nodes: Mapping[str, int],
+        sha256: str,
+        form: Form,
+    ) -> dict[str, Tree]:
+        sums: dict[str, Tree] = {}
+        names = {nodes[name]: name for name in asked}
+        for reply in replies:
+            name = names.get(reply.metadata.src_node_id, "")
+            try:
+                if name and name not in sums and not reply.has_error():
+                    sums[name] = messages.read_measure_reply(reply.content, name, sha256, form)
+            except Refused:
+                continue  # as if it had not answered
+        return sums
+
+    def _count_skipped(self, usable: int) -> None:
+        self._skipped = self._skipped + 1 if usable < self.patience.min_replies else 0
+        if self._skipped >= self.patience.max_skipped:
+            raise RunError(
+                f"{self._skipped} rounds in a row had fewer than {self.patience.min_replies} usable replies"
+            )
+
+    def _stack(self, rows: Sequence[tuple[int, int, Tree]], form: Form) -> Replies:
+        client = torch.tensor([row[0] for row in rows], dtype=torch.int64)
+        samples = torch.tensor([row[1] for row in rows], dtype=torch.int64)
+        # Without any reply there are still names and types to hand on.
+        trees = stack([row[2] for row in rows]) if rows else take(stack([unflat_zeros(form)]), slice(0))
+        tree = tmap(self._placed, trees)
+        return Replies(
+            client, samples, tree["delta"], tree.get("buffers", {}), tree.get("upload", {}), tree["loss"]
+        )
+
+    def _placed(self, leaf: torch.Tensor) -> torch.Tensor:
+        return leaf.to(self.work.federation.train.x.device)
+
+
+def unflat_zeros(form: Form) -> Tree:
+    """A tree of zeros of a form."""
+    return unflatten({path: torch.zeros(shape, dtype=dtype) for path, (shape, dtype) in form.items()})
+
+
+def _as_tensor(token: str) -> torch.Tensor:
+    return torch.tensor(list(bytes.fromhex(token)), dtype=torch.uint8)

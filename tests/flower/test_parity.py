@@ -1,0 +1,93 @@
+"""Clients asked by messages give the same run as clients in this process, bit for bit: every method, every part."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("flwr", reason="flwr is not installed: pip install 'counterpoise[flower]'")
+
+import torch
+from federations import COMPOSITIONS, every_spec, run_rounds, simulate, spec_name, unequal_federation
+from local_grid import over_flower
+
+from counterpoise.core.codec import digest
+from counterpoise.core.local import Local
+from counterpoise.core.method import MethodSpec
+from counterpoise.core.part import Task
+from counterpoise.core.tree import tmap
+from counterpoise.engines.flower.server import KEPT
+from counterpoise.evaluate import count
+from counterpoise.rounds import ServerState
+
+
+def _digest(state: ServerState) -> str:
+    return digest({"params": state.params, "buffers": state.buffers, "slots": state.slots})
+
+
+@pytest.mark.parametrize("spec", every_spec(), ids=spec_name)
+def test_records_equal_the_loop_bit_for_bit(spec: MethodSpec, tmp_path: Path) -> None:
+    alone, (remote, _) = simulate(spec), over_flower(spec, tmp_path)
+    assert _digest(run_rounds(remote)) == _digest(run_rounds(alone))
+    assert sorted(remote.engine.memory) == sorted(alone.engine.memory)
+
+
+@pytest.mark.parametrize("spec", ["fedavg", "scaffold", COMPOSITIONS[1]], ids=spec_name)
+def test_buffers_and_float32_travel_too(spec: MethodSpec, tmp_path: Path) -> None:
+    from federations import small_model
+
+    shape = (2, 6, 6)
+    settings = {
+        "federation": unequal_federation(shape),
+        "model": small_model("resnet8", shape, norm="batch", width=2),
+        "local": Local(lr=0.05, batch_size=16, batching="wrap"),
+        "dtype": torch.float32,
+        "rounds": 2,
+    }
+    alone, (remote, _) = simulate(spec, **settings), over_flower(spec, tmp_path, **settings)
+    state = run_rounds(remote)
+    assert any(b.dtype == torch.int64 for b in state.buffers.values())
+    assert _digest(state) == _digest(run_rounds(alone))
+
+
+def test_a_client_gets_one_message_a_round(tmp_path: Path) -> None:
+    remote, grid = over_flower("scaffold", tmp_path)
+    state, hellos = remote.open(), len(grid.sent)
+    remote.advance(state)
+    assert len(grid.sent) == hellos + 3
+    assert hellos == 6
+
+
+def test_several_trainings_of_one_client_travel_in_one_message(tmp_path: Path) -> None:
+    alone, (remote, grid) = simulate("scaffold"), over_flower("scaffold", tmp_path)
+    tasks = [Task(1), Task(1, {"rate": 0.5}), Task(4), Task(1, {"rate": 0.25})]
+    tasks = [Task(task.client, {"rate": 1.0, **task.knobs}) for task in tasks]
+    replies = []
+    for sim in (alone, remote):
+        state = sim.open()
+        before = len(grid.sent)
+        from counterpoise.client import Broadcast
+
+        shared = {"control_variates": state.slots["control_variates"]}
+        found = sim.engine.train(tasks, Broadcast(0, 0.1, state.params, state.buffers, shared))
+        order = found.client.argsort(stable=True)
+        replies.append(digest(tmap(lambda leaf, order=order: leaf[order], found._asdict())))
+    assert len(grid.sent) == before + 2
+    assert replies[0] == replies[1]
+
+
+def test_stacked_models_are_measured_on_what_clients_hold_out(tmp_path: Path) -> None:
+    alone, (remote, _) = simulate("fedavg"), over_flower("fedavg", tmp_path)
+    states = [alone.open(), run_rounds(alone)]
+    models = {name: torch.stack([s.params[name] for s in states]) for name in states[0].params}
+    expected = alone.engine.measure([0, 3, 5], models, {}, count)
+    assert digest(remote.engine.measure([0, 3, 5], models, {}, count)) == digest(expected)
+
+
+def test_the_server_keeps_names_of_memory_and_no_memory(tmp_path: Path) -> None:
+    remote, _ = over_flower("scaffold", tmp_path)
+    run_rounds(remote)
+    kept = list(remote.engine.memory.values())
+    assert kept
+    assert all(set(memory) == {KEPT} and memory[KEPT]["token"].shape == (32,) for memory in kept)
