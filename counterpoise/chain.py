@@ -42,6 +42,7 @@ class Chain(NamedTuple):
     """A module that flattens its input and is nothing but stages; the last has no activation."""
 
     stages: tuple[Stage, ...]
+    names_features: bool  # whether what enters the last stage is known as the features
 
     def forward(self, params: Params, x: Tensor) -> list[Tensor]:
         """What enters each stage, then the logits."""
@@ -54,7 +55,7 @@ class Chain(NamedTuple):
         return entered
 
     def outputs(self, entered: list[Tensor]) -> Outputs:
-        return Outputs(entered[-1], entered[-2])
+        return Outputs(entered[-1], entered[-2] if self.names_features else entered[-1][:, :0])
 
     def backward(
         self, params: Params, entered: list[Tensor], logits: Tensor, features: Tensor | None
@@ -69,7 +70,7 @@ class Chain(NamedTuple):
                 grads[bias] = gradient.sum(0)
             if place:
                 gradient = gradient @ params[weight]
-                if features is not None and place == len(self.stages) - 1:
+                if self.names_features and features is not None and place == len(self.stages) - 1:
                     gradient = gradient + features
         return {name: grads[name] for name in params}
 
@@ -94,7 +95,11 @@ def chain_of(module: nn.Module) -> Chain | None:
     whole = known == {name for name, p in module.named_parameters() if p.requires_grad} and not list(
         module.buffers()
     )
-    return Chain(tuple(stages)) if stages and whole and stages[-1].activation is IDENTITY else None
+    return (
+        Chain(tuple(stages), type(module) is Classifier)
+        if stages and whole and stages[-1].activation is IDENTITY
+        else None
+    )
 
 
 def _layers(module: nn.Module, prefix: str = "") -> Iterator[tuple[str, nn.Module]]:
