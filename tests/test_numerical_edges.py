@@ -34,7 +34,7 @@ from counterpoise.core.part import Batch, Census, ClientData, Outputs, Part, Rep
 from counterpoise.core.rng import generator
 from counterpoise.core.tree import Tree, leaves, mix
 from counterpoise.engines.choose import EngineSettings
-from counterpoise.engines.embedded import EmbeddedEngine
+from counterpoise.engines.workplace import Engine
 from counterpoise.errors import ConfigError
 from counterpoise.plan import make_plan
 from counterpoise.rounds import average_buffers, weigh_replies
@@ -314,7 +314,7 @@ def test_a_variance_stays_above_zero_when_a_rule_extrapolates() -> None:
 class Weightless:
     """An engine whose clients all say that they have no samples."""
 
-    engine: EmbeddedEngine
+    engine: Engine
 
     def train(self, tasks: Sequence[Task], broadcast: Broadcast) -> Replies:
         replies = self.engine.train(tasks, broadcast)
@@ -333,7 +333,7 @@ def test_replies_that_all_weigh_nothing_skip_the_round_and_leave_every_state(spe
     sim = simulate(spec)
     state, _ = ask_clients(sim, sim.open(), range(6))
     before = fingerprint(sim, state)
-    weightless = replace(sim, engine=cast(EmbeddedEngine, Weightless(sim.engine)))
+    weightless = replace(sim, engine=cast(Engine, Weightless(sim.engine)))
     after, outcome = ask_clients(weightless, state, range(6))
     assert outcome.skipped
     assert fingerprint(sim, after) == before

@@ -12,6 +12,7 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Sequence
+from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
 from typing import Any
@@ -69,6 +70,8 @@ class ProcessTrainer:
 
     def close(self) -> None:
         """End the workers."""
+        if self._workers:
+            self._news.close()
         for worker in self._workers:
             worker.dismiss()
         self._workers = []
@@ -106,8 +109,15 @@ class Worker:
         )
 
     def dismiss(self) -> None:
+        # Said aloud: another simulation's workers may hold a copy of this line, so that closing it would not be noticed.
+        with suppress(*LOST):
+            self.line.send_bytes(json.dumps({"end": True}).encode())
         self.line.close()
         self._process.join(timeout=5)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
+        self._process.close()
         self._to.close()
         self._from.close()
 
@@ -135,6 +145,8 @@ def _serve(
     try:
         while True:
             message = json.loads(line.recv_bytes())
+            if "end" in message:
+                return
             if "news" in message:
                 broadcast = _read_news(message["news"], news)
             elif broadcast is not None:

@@ -27,7 +27,7 @@ from counterpoise.core.method import METHODS, MethodSpec, build_method, compose
 from counterpoise.core.part import Part, Replies, Stats, Step, Task
 from counterpoise.core.tree import Params, Tree, take, tmap
 from counterpoise.engines.choose import EngineSettings
-from counterpoise.engines.embedded import EmbeddedEngine
+from counterpoise.engines.workplace import Engine
 from counterpoise.rounds import MAX_GROWTH, check_replies
 from counterpoise.simulation import Simulation
 
@@ -46,7 +46,7 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
 class Altered:
     """An engine whose replies are changed on their way to the server."""
 
-    engine: EmbeddedEngine
+    engine: Engine
     alter: Callable[[Replies], Replies]
 
     def train(self, tasks: Sequence[Task], broadcast: Broadcast) -> Replies:
@@ -64,7 +64,7 @@ class Altered:
 
 
 def _altered(sim: Simulation, alter: Callable[[Replies], Replies]) -> Simulation:
-    return replace(sim, engine=cast(EmbeddedEngine, Altered(sim.engine, alter)))
+    return replace(sim, engine=cast(Engine, Altered(sim.engine, alter)))
 
 
 def _with_rows(replies: Replies, kept: Tensor) -> Replies:

@@ -143,7 +143,7 @@ def test_state_survives_bytes(spec: MethodSpec) -> None:
     whole, resumed = simulate(spec), simulate(spec)
     middle = run_rounds(whole, rounds=2)
     saved = _through_bytes(all_state(whole, middle))
-    resumed.engine.memory = {int(client): memory for client, memory in saved.get("memory", {}).items()}
+    resumed.engine.memory.update({int(client): memory for client, memory in saved.get("memory", {}).items()})
     state = ServerState(saved["params"], saved.get("buffers", {}), saved.get("slots", {}), round=2)
     last, continued = run_rounds(whole, middle, 1), run_rounds(resumed, state, 1)
     assert fingerprint(whole, last) == fingerprint(resumed, continued)

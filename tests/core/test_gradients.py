@@ -45,7 +45,7 @@ class BodyAndHead(nn.Module):
 class Doubled(nn.Sequential):
     """A sequence with a rule of its own."""
 
-    def forward(self, input: Tensor) -> Tensor:  # noqa: A002
+    def forward(self, input: Tensor) -> Tensor:
         doubled: Tensor = 2 * super().forward(input)
         return doubled
 
