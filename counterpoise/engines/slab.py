@@ -52,6 +52,7 @@ class Slab:
         )
 
     def close(self) -> None:
+        self._memory = None
         os.close(self.descriptor)
 
     def _size(self) -> int:

@@ -121,13 +121,14 @@ def _record_round(sim: Simulation, state: ServerState) -> Replies:
     return sim.engine.train(tasks, Broadcast(state.round, 0.1, state.params, state.buffers, shared))
 
 
+@pytest.mark.parametrize("permutations", [50, pytest.param(1000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("spec", [*METHODS.names(), *COMPOSITIONS], ids=spec_name)
-def test_the_order_of_replies_changes_nothing(spec: MethodSpec) -> None:
+def test_the_order_of_replies_changes_nothing(spec: MethodSpec, permutations: int) -> None:
     sim = simulate(spec)
     state = run_rounds(sim, rounds=1)
     replies, tasks = _record_round(sim, state), [Task(client) for client in EVERYONE]
     seen = set()
-    for permutation in range(50):
+    for permutation in range(permutations):
         order = torch.randperm(6, generator=generator(0, "order", permutation))
         after, _ = one_exchange(sim.method, state, Recorded(replies, order), tasks, 0.1, 6)  # type: ignore[arg-type]
         seen.add(digest({"params": after.params, "slots": after.slots}))

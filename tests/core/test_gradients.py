@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from counterpoise.chain import chain_of
-from counterpoise.client import Outputs, loss_of
+from counterpoise.client import loss_of
 from counterpoise.core.method import MethodSpec, build_method
-from counterpoise.core.part import Batch, Stats
+from counterpoise.core.part import Batch, Outputs, Stats
 from counterpoise.core.rng import generator
 from counterpoise.core.tree import Tree
 from counterpoise.differentiate import Loss, direct_gradient, functional_gradient
@@ -46,8 +46,9 @@ class Doubled(nn.Sequential):
     """A sequence with a rule of its own."""
 
     def forward(self, input: Tensor) -> Tensor:
-        doubled: Tensor = 2 * super().forward(input)
-        return doubled
+        for layer in self:
+            input = 2 * layer(input)  # noqa: A001
+        return input
 
 
 def _shared_activation() -> nn.Module:

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 import torch
 from federations import LOOP, ask_clients, fingerprint, run_rounds, simulate
-from torch import Tensor
 
 from counterpoise.core.method import build_method, compose
 from counterpoise.core.part import Part, Step
@@ -63,10 +62,9 @@ def test_a_tree_comes_out_of_shared_memory_as_it_went_in(tree: Tree) -> None:
 def test_shared_memory_grows_and_shrinks_with_its_trees_and_keeps_nothing_of_the_last() -> None:
     writer = Slab()
     reader = Slab(os.dup(writer.descriptor))
-    kept: list[Tensor] = []
-    for size in (3, 5000, 2, 70000, 1):
-        kept.append(reader.read(writer.write({"w": torch.full((size,), float(size))}))["w"])
-    assert [float(w.mean()) for w in kept] == [3, 5000, 2, 70000, 1]
+    sizes = [3, 5000, 2, 70000, 1]
+    kept = [reader.read(writer.write({"w": torch.full((size,), float(size))}))["w"] for size in sizes]
+    assert [float(w.mean()) for w in kept] == sizes
     writer.close()
     reader.close()
 

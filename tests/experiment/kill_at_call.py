@@ -11,10 +11,12 @@ import signal
 import sys
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch
 
 from counterpoise.experiment import runner
+from counterpoise.experiment.assemble import load_federation
 from counterpoise.experiment.config import load_experiment
 from counterpoise.experiment.folder import RunFolder
 
@@ -32,7 +34,7 @@ class Countdown:
             self.count()
             sync(handle)
 
-        os.fsync = counted_sync
+        mock.patch.object(os, "fsync", counted_sync).start()
         sys.addaudithook(self.hear)
 
     def hear(self, event: str, arguments: tuple[Any, ...]) -> None:
@@ -77,7 +79,8 @@ def go_on(experiment: Path, folder: Path) -> dict[str, Any]:
 def main() -> None:
     experiment, base, *numbers = sys.argv[1:]
     torch.set_num_threads(1)
-    runner.draw_curves = runner.draw_heatmap = lambda *_: None
+    mock.patch.multiple(runner, draw_curves=mock.Mock(), draw_heatmap=mock.Mock()).start()
+    load_federation(load_experiment(Path(experiment)))  # so that not every child imports what this needs
     for number in map(int, numbers):
         folder = Path(base) / str(number)
         finished, calls = in_a_child(lambda: run_until(Path(experiment), folder, number))  # noqa: B023

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runs import Finished, finish, read_summary, result, rounds_done, spawn, tiny, wait_until, write_tiny
+from runs import finish, read_summary, result, rounds_done, spawn, tiny, wait_until, write_tiny
 
 from counterpoise.experiment.config import load_experiment
 from counterpoise.experiment.folder import RunFolder
@@ -23,7 +23,6 @@ from counterpoise.experiment.runner import resume, start
 METHODS = ("fedavg", "fedavgm", "scaffold")
 SHORT = ("rounds=12", "local.epochs=3")
 LONG = ("rounds=30", "local.epochs=3")
-ENDLESS = ("rounds=100000",)
 
 
 def alive(pid: int) -> bool:
@@ -171,39 +170,59 @@ def test_a_hundred_damaged_checkpoints_are_seen(tmp_path: Path, caplog: pytest.L
     check_damage(tmp_path, 50, caplog)
 
 
-def signalled(
-    experiment: Path, folder: Path, number: signal.Signals, group: bool
-) -> tuple[Finished, list[int]]:
-    """What a run that is told to stop in its second round leaves, and who worked for it."""
-    process = spawn("run", experiment, "--out", folder, start_new_session=True)
-    wait_until(lambda: rounds_done(folder) >= 2, "the second round")
-    workers = children(process.pid)
-    (os.killpg if group else os.kill)(process.pid, number)
-    return finish(process), workers
+WITH_WORKERS = ("method=scaffold", "engine.name=loop", "engine.processes=2", "rounds=40")
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """The end that a run with two workers comes to."""
+    return result(start(tiny(*WITH_WORKERS), tmp_path_factory.mktemp("undisturbed") / "run"))
+
+
+def in_its_second_round(tmp_path: Path) -> tuple[subprocess.Popen[str], list[int]]:
+    """A run with two workers at work, and the workers."""
+    experiment = write_tiny(tmp_path, *WITH_WORKERS)
+    process = spawn("run", experiment, "--out", tmp_path / "run", start_new_session=True)
+    wait_until(lambda: rounds_done(tmp_path / "run") >= 2, "the second round")
+    return process, children(process.pid)
 
 
 @pytest.mark.parametrize(
-    ("number", "group"), [(signal.SIGINT, True), (signal.SIGTERM, False), (signal.SIGTERM, True)],
+    ("send", "number"),
+    [(os.killpg, signal.SIGINT), (os.kill, signal.SIGTERM), (os.killpg, signal.SIGTERM)],
     ids=["ctrl-c", "kill", "kill of all"],
-)  # fmt: skip
+)
 def test_a_run_that_is_told_to_stop_says_how_to_go_on(
-    number: signal.Signals, group: bool, tmp_path: Path
+    send: Any, number: signal.Signals, tmp_path: Path, undisturbed: tuple[str, str]
 ) -> None:
-    experiment = write_tiny(
-        tmp_path, "method=scaffold", "engine.name=loop", "engine.processes=2", "rounds=60"
-    )
-    undisturbed = start(load_experiment(experiment), tmp_path / "undisturbed")
-    stopped, workers = signalled(experiment, tmp_path / "run", number, group)
+    process, workers = in_its_second_round(tmp_path)
+    send(process.pid, number)
+    stopped = finish(process)
     assert stopped.code == 4
     assert stopped.err == f"error: stopped; continue with `counterpoise resume {tmp_path / 'run'}`\n"
     assert len(workers) == 2
     wait_until(lambda: not any(map(alive, workers)), "the end of the workers")
-    assert rounds_done(tmp_path / "run") < 60
-    assert result(resume(tmp_path / "run")) == result(undisturbed)
+    assert rounds_done(tmp_path / "run") < 40
+    assert result(resume(tmp_path / "run")) == undisturbed
+
+
+def test_a_killed_worker_ends_the_run_in_one_line_and_it_goes_on(
+    tmp_path: Path, undisturbed: tuple[str, str]
+) -> None:
+    process, workers = in_its_second_round(tmp_path)
+    os.kill(workers[0], signal.SIGKILL)
+    code, _, err = finish(process)
+    assert code == 4
+    assert len(err.splitlines()) == 1
+    assert "a worker process ended" in err
+    assert f"continue with `counterpoise resume {tmp_path / 'run'}`" in err
+    assert result(resume(tmp_path / "run")) == undisturbed
 
 
 def test_a_killed_parent_leaves_no_worker_and_no_lock(tmp_path: Path) -> None:
-    experiment = write_tiny(tmp_path, "engine.name=loop", "engine.processes=2", "local.epochs=20", *ENDLESS)
+    experiment = write_tiny(
+        tmp_path, "engine.name=loop", "engine.processes=2", "local.epochs=20", "rounds=1000"
+    )
     process = spawn("run", experiment, "--out", tmp_path / "run")
     wait_until(lambda: rounds_done(tmp_path / "run") >= 1, "the first round")
     workers = children(process.pid)
@@ -213,17 +232,3 @@ def test_a_killed_parent_leaves_no_worker_and_no_lock(tmp_path: Path) -> None:
     with RunFolder(tmp_path / "run").locked():  # workers that still finish a client do not hold it
         pass
     wait_until(lambda: not any(map(alive, workers)), "the end of the workers")
-
-
-def test_a_killed_worker_ends_the_run_in_one_line_and_it_goes_on(tmp_path: Path) -> None:
-    experiment = write_tiny(tmp_path, "engine.name=loop", "engine.processes=2", "rounds=60")
-    undisturbed = start(load_experiment(experiment), tmp_path / "undisturbed")
-    process = spawn("run", experiment, "--out", tmp_path / "run")
-    wait_until(lambda: rounds_done(tmp_path / "run") >= 2, "the second round")
-    os.kill(children(process.pid)[0], signal.SIGKILL)
-    code, _, err = finish(process)
-    assert code == 4
-    assert len(err.splitlines()) == 1
-    assert "a worker process ended" in err
-    assert f"continue with `counterpoise resume {tmp_path / 'run'}`" in err
-    assert result(resume(tmp_path / "run")) == result(undisturbed)

@@ -25,6 +25,7 @@ from counterpoise.experiment import runner
 from counterpoise.experiment.assemble import load_federation
 from counterpoise.experiment.atomic import write_atomically
 from counterpoise.experiment.config import Experiment, parse_experiment
+from counterpoise.experiment.folder import RunFolder
 
 
 def serve(grid: Grid, run_config: Mapping[str, Any]) -> None:
@@ -54,10 +55,16 @@ def _run(grid: Grid, run_config: Mapping[str, Any], job: Job, folder: JobFolder)
         raise RunError(f"{len(missing)} of {len(names)} clients did not come: {first_of(missing)}")
     federation = shared or _surveyed(experiment, str(run_config["form"]), roster, folder)
 
-    def connect(settings: EngineSettings, work: Workplace) -> FlowerEngine:
-        return FlowerEngine(work, grid, roster, str(run_config["run"]), patience_of(experiment))
+    engines: list[FlowerEngine] = []
 
-    watch = _traffic_log(folder)
+    def connect(settings: EngineSettings, work: Workplace) -> FlowerEngine:
+        engines.append(FlowerEngine(work, grid, roster, str(run_config["run"]), patience_of(experiment)))
+        return engines[-1]
+
+    def watch(row: Mapping[str, Any], rounds: int) -> None:
+        traffic = {"sent_bytes": engines[-1].sent_bytes, "received_bytes": engines[-1].received_bytes}
+        RunFolder(Path(job.out)).append(folder.traffic, {"round": row["round"], **traffic})
+
     if job.resume:
         runner.resume(Path(job.out), watch, federation, connect=connect)
     else:
@@ -89,7 +96,3 @@ def _surveyed(experiment: Experiment, form: str, roster: Roster, folder: JobFold
         write_atomically(folder.roster, json.dumps(said).encode())
     hellos = {name: Hello(**said) for name, said in json.loads(folder.roster.read_text()).items()}
     return surveyed_federation(experiment, form, [hellos[name] for name in roster.names])
-
-
-def _traffic_log(folder: JobFolder) -> Callable[[Mapping[str, Any], int], None]:
-    return lambda row, rounds: None

@@ -1,0 +1,48 @@
+"""The folder that Flower runs: a pyproject that points at this package, with the config in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from counterpoise.experiment.config import Experiment
+from counterpoise.experiment.toml import write_toml
+
+FLWR = "flwr==1.41.0"
+
+PROJECT = f"""
+[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+
+[project]
+name = "counterpoise-run"
+version = "1.0.0"
+description = "A run of counterpoise"
+license = "MIT"
+dependencies = ["{FLWR}"]
+
+[tool.flwr.app]
+publisher = "counterpoise"
+fab-format-version = 1
+flwr-version-target = "1.41.0"
+
+[tool.flwr.app.components]
+serverapp = "counterpoise.engines.flower.server_app:app"
+clientapp = "counterpoise.engines.flower.client_app:app"
+
+[tool.flwr.app.config]
+"""
+
+
+def write_app(folder: Path, experiment: Experiment, clients: int, run: str, form: str) -> None:
+    """Both sides read the same config; paths of this machine are not in it unless the experiment names them."""
+    config: Mapping[str, str | int] = {
+        "experiment": write_toml(experiment.tables()),
+        "clients": clients,
+        "run": run,
+        "form": form,
+    }
+    lines = "".join(f"{key} = {json.dumps(value)}\n" for key, value in config.items())
+    (folder / "pyproject.toml").write_text(PROJECT.lstrip() + lines)
