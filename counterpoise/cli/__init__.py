@@ -8,7 +8,7 @@ import sys
 import click
 import typer
 
-from counterpoise.cli import data, describe, experiments
+from counterpoise.cli import data, describe, experiments, flower
 from counterpoise.errors import CounterpoiseError
 from counterpoise.version import __version__
 
@@ -55,6 +55,7 @@ def _options(
 experiments.add_to(app)
 describe.add_to(app)
 app.add_typer(data.app, name="data")
+app.add_typer(flower.app, name="flower")
 
 
 def main() -> None:

@@ -48,17 +48,23 @@ def show(
     """Everything about one name: formula, paper, parameters with ranges and defaults, and what it is made of."""
     from rich.console import Console
 
-    from counterpoise.catalogue import find
+    from counterpoise.catalogue import CATALOGUE, find
 
     console = Console(highlight=False, soft_wrap=True)
-    kind, entry = find(name)
-    console.print(f"[bold]{name}[/bold]  ({kind})")
+    find(name)
+    known = [(kind, registry.entry(name)) for kind, registry in CATALOGUE.items() if name in registry]
+    for number, (kind, entry) in enumerate(known):
+        console.print("\n" * (number > 0) + f"[bold]{name}[/bold]  ({kind})")
+        _print_entry(console, entry)
+        if kind == "methods":
+            _print_parts(console, entry)
+
+
+def _print_entry(console: Any, entry: Entry[Any]) -> None:
     console.print(_plain(entry.doc), markup=False)
     if entry.paper:
         console.print(f"\nPaper: {entry.paper}", markup=False)
     _print_parameters(console, entry)
-    if kind == "methods":
-        _print_parts(console, entry)
 
 
 def _print_parameters(console: Any, entry: Entry[Any]) -> None:
@@ -80,9 +86,9 @@ def _print_parts(console: Any, entry: Entry[Any]) -> None:
     console.print("Made of:" if method.parts else "Made of: plain averaging, no parts.")
     for part, hooks in describe_parts(method):
         console.print(f"  {part} ({hooks})", markup=False)
+    with_part = f', or method = ["{entry.name}", {{ focal = {{ gamma = 2.0 }} }}]'
     console.print(
-        f'\nIn a config: method = "{entry.name}", or method = ["{entry.name}", {{ focal = {{ gamma = 2.0 }} }}]',
-        markup=False,
+        f'\nIn a config: method = "{entry.name}"{"" if method.owner("loss") else with_part}', markup=False
     )
 
 

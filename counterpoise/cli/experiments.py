@@ -39,7 +39,7 @@ def run(experiment: File, overrides: Overrides = None, out: Out = None, as_json:
 
     config = load_experiment(experiment, overrides or [])
     folder = out or next_folder(Path("runs"), f"{config.build_method().name}-{config.data.name}")
-    _report(_watched(lambda watch: start(config, folder, watch), folder), folder, as_json)
+    report(watched(lambda watch: start(config, folder, watch), folder), folder, as_json)
 
 
 def resume(
@@ -48,7 +48,7 @@ def resume(
     """Go on with a run that was stopped or killed; the result is that of an undisturbed run, bit for bit."""
     from counterpoise.experiment import runner
 
-    _report(_watched(lambda watch: runner.resume(folder, watch), folder), folder, as_json)
+    report(watched(lambda watch: runner.resume(folder, watch), folder), folder, as_json)
 
 
 def validate(experiment: File, overrides: Overrides = None) -> None:
@@ -78,7 +78,7 @@ def demo(
         typer.echo(run_demo(out, seeds, rounds))
 
 
-def _watched(
+def watched(
     work: Callable[[Callable[[Mapping[str, Any], int], None]], dict[str, Any]], folder: Path
 ) -> dict[str, Any]:
     from counterpoise.cli.live import Live
@@ -109,7 +109,7 @@ def _interruptible(way_on: Callable[[], str]) -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _report(summary: Mapping[str, Any], folder: Path, as_json: bool) -> None:
+def report(summary: Mapping[str, Any], folder: Path, as_json: bool) -> None:
     from counterpoise.report.table import table
 
     typer.echo(json.dumps(summary, indent=2) if as_json else f"{table([summary])}\n{folder}")

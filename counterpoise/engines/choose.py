@@ -8,7 +8,7 @@ from functools import partial
 from typing import Literal
 
 import torch
-from torch import nn, vmap
+from torch import vmap
 
 from counterpoise.client import Progress, step
 from counterpoise.core.method import Method
@@ -24,6 +24,8 @@ from counterpoise.errors import ConfigError
 CPU_BYTES = 1 << 30  # stacked clients may take this much on a CPU
 GPU_SHARE = 0.4  # and this share of a GPU's memory
 COPIES = 8  # parameters, gradients, slots and temporaries of one stacked client, in models
+WORTHWHILE = 1e9  # operations of a round from which on processes pay: about 20 ms of one core
+CONVOLUTION_REUSE = 100  # a convolution uses each weight at many places of an image
 ACTIVATIONS = 64  # numbers kept for the backward pass, in inputs
 
 
@@ -56,14 +58,8 @@ def choose_device(wanted: str) -> str:
 def settle(settings: EngineSettings, work: Workplace, cohort: int) -> EngineSettings:
     """The settings with every open choice made and the reason given."""
     device = work.federation.train.x.device
-    if settings.name == "flower":
-        return replace(
-            settings, device=str(device), processes=1, chunk=1, reason="clients answer over Flower"
-        )
     name, reason = (settings.name, "asked for") if settings.name != "auto" else _choose_name(work, device)
-    processes = settings.processes or (
-        min(available_cores(), cohort) if name == "loop" and device.type == "cpu" and can_fork() else 1
-    )
+    processes = settings.processes or (_worthwhile_processes(work, cohort) if name == "loop" else 1)
     if processes > 1 and (device.type != "cpu" or not can_fork()):
         raise ConfigError(
             f"engine.processes = {processes} needs a CPU, a system that can fork, and no GPU beside it; legal here: 1"
@@ -87,13 +83,24 @@ def build_engine(settings: EngineSettings, work: Workplace) -> EmbeddedEngine:
 
 
 def _choose_name(work: Workplace, device: torch.device) -> tuple[Literal["loop", "stacked"], str]:
+    if device.type == "cpu":
+        return (
+            "loop",
+            "on a CPU clients train fastest one by one, side by side in processes where a round is long",
+        )
     if (obstacle := _stacking_obstacle(work)) is not None:
-        return "loop", f"this model or method cannot be stacked: {obstacle}"
-    if device.type != "cpu":
-        return "stacked", "a GPU runs all clients of a cohort at once"
-    if any(isinstance(layer, nn.Conv1d | nn.Conv2d) for layer in work.model.module.modules()):
-        return "loop", "convolutions on a CPU run faster client by client, a process a core"
-    return "stacked", "small matrix products run faster for all clients at once"
+        return "loop", f"this model cannot be stacked: {obstacle}"
+    return "stacked", "a GPU trains all clients of a cohort at once"
+
+
+def _worthwhile_processes(work: Workplace, cohort: int) -> int:
+    """One a core, unless a round is over before its tasks are handed out."""
+    if work.federation.train.x.device.type != "cpu" or not can_fork():
+        return 1
+    samples = float(work.federation.samples().float().mean()) * cohort * work.local.epochs
+    weights = sum(leaf.numel() for leaf in leaves(work.model.params()))
+    reuse = CONVOLUTION_REUSE if work.model.has_images else 1
+    return min(available_cores(), cohort) if 6 * samples * weights * reuse > WORTHWHILE else 1
 
 
 def _stacking_obstacle(work: Workplace) -> str | None:

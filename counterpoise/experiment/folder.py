@@ -48,6 +48,8 @@ class RunFolder:
         """What to do after a stop, in words."""
         if not self.holds_run():
             return "nothing was written yet: run it again"
+        if (self.path / "flower").is_dir():
+            return f"continue with the same `counterpoise flower` command and `--resume {shlex.quote(str(self.path))}`"
         return f"continue with `counterpoise resume {shlex.quote(str(self.path))}`"
 
     def create(self) -> None:

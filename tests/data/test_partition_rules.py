@@ -255,7 +255,7 @@ def test_blocks_are_as_long_as_tao_says() -> None:
 
 
 def test_blocks_longer_than_the_data_are_whole_parts() -> None:
-    for tao in (1e300, float("inf")):
+    for tao in (1e3, 1e300):
         assert counts_with("blocks", labels_of(6, 3), 3, tao=tao).sum(axis=1).tolist() == [3, 3, 3]
 
 

@@ -16,7 +16,7 @@ from unittest import mock
 import torch
 
 from counterpoise.experiment import runner
-from counterpoise.experiment.assemble import load_federation
+from counterpoise.experiment.assemble import assemble
 from counterpoise.experiment.config import load_experiment
 from counterpoise.experiment.folder import RunFolder
 
@@ -80,7 +80,7 @@ def main() -> None:
     experiment, base, *numbers = sys.argv[1:]
     torch.set_num_threads(1)
     mock.patch.multiple(runner, draw_curves=mock.Mock(), draw_heatmap=mock.Mock()).start()
-    load_federation(load_experiment(Path(experiment)))  # so that not every child imports what this needs
+    assemble(load_experiment(Path(experiment))).close()  # so that not every child imports what this needs
     for number in map(int, numbers):
         folder = Path(base) / str(number)
         finished, calls = in_a_child(lambda: run_until(Path(experiment), folder, number))  # noqa: B023

@@ -25,8 +25,6 @@ dependencies = ["{FLWR}"]
 
 [tool.flwr.app]
 publisher = "counterpoise"
-fab-format-version = 1
-flwr-version-target = "1.41.0"
 
 [tool.flwr.app.components]
 serverapp = "counterpoise.engines.flower.server_app:app"

@@ -16,3 +16,7 @@ def own_federation(data: str, reading: Mapping[str, Any], form: str, number: int
 
 def surveyed_federation(experiment: Experiment, form: str, hellos: Sequence[Hello]) -> Federation:
     raise NotImplementedError
+
+
+def describe_form(experiment: Experiment) -> str:
+    raise NotImplementedError

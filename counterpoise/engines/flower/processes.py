@@ -59,17 +59,18 @@ def start(name: str, command: Sequence[str], log: Path, env: Mapping[str, str]) 
 
 
 def call(command: Sequence[str], env: Mapping[str, str], timeout: float = 120.0) -> str:
-    """Run a program to its end; its last line is the error where it fails."""
+    """Run a program to its end; what it says is the error where it fails."""
     try:
         done = subprocess.run(
             [program(command[0]), *command[1:]], env=dict(env), capture_output=True, timeout=timeout, check=False
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         raise RunError(f"`{' '.join(command[:2])}` did not end within {timeout:g} s") from None
-    output = (done.stdout + done.stderr).decode(errors="replace").strip()
+    output = (done.stdout + done.stderr).decode(errors="replace")
     if done.returncode != 0:
-        last = output.splitlines()[-1] if output else "no output"
-        raise RunError(f"`{' '.join(command[:2])}` failed: {last}")
+        # Its errors come in boxes drawn of lines.
+        words = [line.strip("│╭╮╰╯─ ") for line in output.splitlines()]
+        raise RunError(f"`{' '.join(command[:2])}` failed: {' '.join(word for word in words if word)[-300:]}")
     return output
 
 

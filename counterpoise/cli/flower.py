@@ -1,0 +1,159 @@
+"""Commands over a network by Flower: up, simulate, server, client, certs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from counterpoise.cli.experiments import AsJson, Out, Overrides, report, watched
+
+if TYPE_CHECKING:
+    from counterpoise.experiment.config import Experiment
+
+app = typer.Typer(
+    help="The same methods over a real network, by Flower (pip install 'counterpoise[flower]').",
+    no_args_is_help=True,
+)
+
+File = Annotated[Path | None, typer.Argument(help="Experiment file in TOML; left out with --resume.")]
+Resume = Annotated[Path | None, typer.Option(help="Folder of a run that stopped, to go on with.")]
+Certs = Annotated[
+    Path | None,
+    typer.Option(help="Folder of `counterpoise flower certs`; a client needs ca.crt and its key."),
+]
+Insecure = Annotated[bool, typer.Option("--insecure", help="Plain text; legal on 127.0.0.1 alone.")]
+
+
+@app.command()
+def up(
+    experiment: File = None,
+    overrides: Overrides = None,
+    clients: Annotated[int | None, typer.Option(min=1, help="Number of clients, a process each.")] = None,
+    out: Out = None,
+    resume: Resume = None,
+    as_json: AsJson = False,
+) -> None:
+    """Start a whole deployment on this machine, with TLS and node keys, run the experiment, and take it down."""
+    from counterpoise.engines.flower import commands
+
+    config, folder = _which(experiment, overrides, resume, out, clients)
+    report(watched(lambda watch: commands.up(config, folder, watch), folder), folder, as_json)
+
+
+@app.command()
+def simulate(
+    experiment: File = None,
+    overrides: Overrides = None,
+    out: Out = None,
+    resume: Resume = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run the experiment in Flower's simulation, on Ray."""
+    from counterpoise.engines.flower import commands
+
+    config, folder = _which(experiment, overrides, resume, out)
+    report(watched(lambda watch: commands.simulate(config, folder, watch), folder), folder, as_json)
+
+
+@app.command()
+def server(
+    experiment: File = None,
+    overrides: Overrides = None,
+    out: Out = None,
+    resume: Resume = None,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; 0.0.0.0 for other machines.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=1, max=65535)] = 9092,
+    certs: Certs = None,
+    insecure: Insecure = False,
+    as_json: AsJson = False,
+) -> None:
+    """Listen for clients on other machines and run the experiment with them."""
+    from counterpoise.engines.flower import commands
+
+    link = _link(host, port, certs, insecure)
+    config, folder = _which(experiment, overrides, resume, out)
+    report(watched(lambda watch: commands.serve(config, folder, link, watch), folder), folder, as_json)
+
+
+@app.command()
+def client(
+    name: Annotated[
+        str, typer.Option("--client", help="This client's name, as the server's experiment lists it.")
+    ],
+    server: Annotated[str, typer.Option(help="HOST:PORT of the server.")] = "127.0.0.1:9092",
+    data: Annotated[Path | None, typer.Option(help="Your table, npz file, pack or folder of images.")] = None,
+    label: Annotated[str | None, typer.Option(help="Column of a table that holds the class.")] = None,
+    test_share: Annotated[
+        float, typer.Option(help="Share of your samples that is held out, to score on.")
+    ] = 0.2,
+    size: Annotated[int | None, typer.Option(help="Side to which images are scaled.")] = None,
+    state: Annotated[
+        Path | None, typer.Option(help="Folder for what this client keeps between rounds.")
+    ] = None,
+    certs: Certs = None,
+    insecure: Insecure = False,
+) -> None:
+    """Take part as one client with your own data, until stopped. Nothing but the messages leaves this machine."""
+    from counterpoise.engines.flower import commands
+    from counterpoise.engines.flower.job import ClientFile, check_name
+    from counterpoise.errors import ConfigError
+
+    host, _, port = server.rpartition(":")
+    if not host or not port.isdigit():
+        raise ConfigError(f"--server {server} is not legal; legal: HOST:PORT")
+    if data is not None and not data.exists():
+        raise ConfigError(f"--data {data}: no such file or folder")
+    link = _link(host, int(port), certs, insecure)
+    reading: dict[str, Any] = {"label": label, "test_share": test_share, "size": size}
+    place = (state or Path.home() / ".local" / "state" / "counterpoise" / check_name(name)).absolute()
+    own = None if data is None else str(data.absolute())
+    commands.join(ClientFile(check_name(name), str(place), own, reading), link)
+
+
+@app.command()
+def certs(
+    folder: Annotated[Path, typer.Argument(help="Folder to write; what is there already is left alone.")],
+    client: Annotated[list[str], typer.Option(help="Name of a client; give it again for more.")],
+    host: Annotated[
+        list[str] | None, typer.Option(help="Name or address of the server, beside 127.0.0.1 and localhost.")
+    ] = None,
+) -> None:
+    """Make an authority, the server's certificate, and a key pair a client; prints who gets which file."""
+    from counterpoise.engines.flower.commands import certificates
+
+    for who, files in certificates(folder, client, host or []).items():
+        typer.echo(f"{who}: {files}")
+
+
+def _link(host: str, port: int, certs: Path | None, insecure: bool) -> Any:
+    from counterpoise.engines.flower.certs import CertFolder
+    from counterpoise.engines.flower.deployment import Link, check_link
+
+    link = Link(host, port, None if certs is None else CertFolder(certs))
+    check_link(link, insecure)
+    return link
+
+
+def _which(
+    experiment: Path | None,
+    overrides: list[str] | None,
+    resume: Path | None,
+    out: Path | None,
+    clients: int | None = None,
+) -> tuple[Experiment | None, Path]:
+    """The experiment and its folder; no experiment where a run goes on."""
+    from counterpoise.errors import ConfigError
+    from counterpoise.experiment.config import load_experiment
+    from counterpoise.experiment.folder import next_folder
+
+    if (experiment is None) == (resume is None):
+        raise ConfigError("legal: an experiment file, or --resume with the folder of a run, and not both")
+    if resume is not None:
+        return None, resume
+    wanted = [*(overrides or []), *([f"partition.clients={clients}"] if clients else [])]
+    config = load_experiment(experiment, wanted)
+    return config, out or next_folder(Path("runs"), f"{config.build_method().name}-{config.data.name}-flower")

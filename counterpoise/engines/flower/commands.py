@@ -1,0 +1,186 @@
+"""What the commands do: a whole local deployment, a simulation, a server, a client."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from counterpoise.engines.flower import deployment, processes
+from counterpoise.engines.flower.app_folder import write_app
+from counterpoise.engines.flower.certs import CertFolder, make_certs
+from counterpoise.engines.flower.deployment import Link
+from counterpoise.engines.flower.job import ClientFile, Job, JobFolder, check_name, write_client_file
+from counterpoise.engines.flower.own_data import describe_form
+from counterpoise.engines.flower.processes import Child
+from counterpoise.engines.flower.workplaces import build_workplace, client_names
+from counterpoise.errors import ConfigError, RunError
+from counterpoise.experiment.assemble import load_federation
+from counterpoise.experiment.config import Experiment, load_experiment
+from counterpoise.experiment.folder import RunFolder, read_rows
+from counterpoise.experiment.runner import Watch
+
+
+class Prepared(NamedTuple):
+    """A run that is ready to be handed to Flower."""
+
+    folder: JobFolder
+    names: list[str]
+    experiment: Experiment
+    out: Path
+
+
+def up(experiment: Experiment | None, out: Path, watch: Watch | None = None) -> dict[str, Any]:
+    """Superlink, a supernode a client, and the run, all on this machine with TLS; taken down at the end.
+
+    Without an experiment, the run in the folder goes on.
+    """
+    ready = prepare(experiment, out, named_nodes=True)
+    certs = make_certs(ready.folder.path / "certs", ready.names)
+    link = Link("127.0.0.1", processes.free_port(), certs)
+    with _going_on(ready), _children() as children:
+        children.append(deployment.start_superlink(ready.folder, link))
+        for name in ready.names:
+            deployment.register(ready.folder, certs, name)
+            children.append(local_supernode(ready.folder, link, name))
+        deployment.submit(ready.folder)
+        return _follow(ready, children[0], watch)
+
+
+def simulate(experiment: Experiment | None, out: Path, watch: Watch | None = None) -> dict[str, Any]:
+    """The run in Flower's simulation, whose clients are tasks of Ray on this machine."""
+    ready = prepare(experiment, out, named_nodes=False)
+    link = Link("127.0.0.1", processes.free_port(), None)
+    with _going_on(ready), _children() as children:
+        children.append(deployment.start_superlink(ready.folder, link, simulation=True))
+        deployment.submit(ready.folder, [f"num-supernodes={len(ready.names)}", "client-resources-num-cpus=1"])
+        return _follow(ready, children[0], watch)
+
+
+def serve(experiment: Experiment | None, out: Path, link: Link, watch: Watch | None = None) -> dict[str, Any]:
+    """A superlink that clients of other machines come to, and the run."""
+    ready = prepare(experiment, out, named_nodes=link.certs is not None)
+    with _going_on(ready), _children() as children:
+        children.append(deployment.start_superlink(ready.folder, link))
+        if link.certs is not None:
+            for name in ready.names:
+                deployment.register(ready.folder, link.certs, name)
+        deployment.submit(ready.folder)
+        return _follow(ready, children[0], watch)
+
+
+def join(client: ClientFile, link: Link) -> None:
+    """A client's node, until it is stopped; one for a name and state folder."""
+    state = Path(client.state)
+    state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with _alone(state, client.name), _children() as children:
+        path = state / "client.json"
+        write_client_file(path, client)
+        children.append(
+            deployment.start_supernode(client.name, link, path, state / "flower", state / "supernode.log")
+        )
+        children[0].process.wait()
+    raise RunError(f"the node of client {client.name} ended; its log: {state / 'supernode.log'}")
+
+
+def prepare(experiment: Experiment | None, out: Path, named_nodes: bool) -> Prepared:
+    """Check everything that can be checked here, then write what Flower will run."""
+    run, folder = RunFolder(out), JobFolder(out)
+    resume = experiment is None
+    if experiment is None:
+        if not run.holds_run():
+            raise ConfigError(f"{out} holds no run: there is no config.toml in it")
+        experiment = load_experiment(run.config)
+    else:
+        run.check_free()
+    engine = experiment.engine.model_copy(update={"name": "flower"})
+    experiment = experiment.model_copy(update={"engine": engine})
+    count, form = _settle(experiment)
+    folder.open()
+    write_app(folder.app, experiment, count, folder.run_id(), form)
+    folder.write_job(Job(str(out.absolute()), resume, named_nodes))
+    return Prepared(folder, client_names(experiment, count), experiment, out)
+
+
+def _settle(experiment: Experiment) -> tuple[int, str]:
+    """How many clients there are, and the form of their data where they bring their own."""
+    names = experiment.flower.clients
+    if names:
+        if len({check_name(name) for name in names}) < len(names):
+            raise ConfigError(f"flower.clients = {names} names a client twice; legal: names that differ")
+        return len(names), describe_form(experiment)
+    federation = load_federation(experiment)
+    build_workplace(experiment, federation)
+    return len(federation.clients), ""
+
+
+def local_supernode(folder: JobFolder, link: Link, name: str) -> Child:
+    """A client on this machine, with its share of the experiment's data."""
+    place = folder.clients / name
+    path = place / "client.json"
+    write_client_file(path, ClientFile(name, str(place)))
+    return deployment.start_supernode(name, link, path, place / "flower", folder.logs / f"client-{name}.log")
+
+
+def _follow(ready: Prepared, superlink: Child, watch: Watch | None) -> dict[str, Any]:
+    run, shown = RunFolder(ready.out), 0
+
+    def tick() -> None:
+        nonlocal shown
+        if watch is not None and run.metrics.exists():
+            with contextlib.suppress(Exception):  # a row may be half written
+                rows = read_rows(run.metrics)
+                for row in rows[shown:]:
+                    watch(row, ready.experiment.rounds)
+                shown = len(rows)
+
+    deployment.await_end(ready.folder, superlink, tick)
+    summary: dict[str, Any] = json.loads(run.summary.read_text())
+    return summary
+
+
+@contextmanager
+def _going_on(ready: Prepared) -> Iterator[None]:
+    """A run that stopped says how to go on."""
+    try:
+        yield
+    except RunError as error:
+        words, way_on = str(error), RunFolder(ready.out).way_on()
+        raise RunError(words if way_on in words else f"{words}; {way_on}") from None
+
+
+@contextmanager
+def _children() -> Iterator[list[Child]]:
+    """Programs that end with this block, whatever happens in it."""
+    children: list[Child] = []
+    try:
+        yield children
+    finally:
+        processes.stop(children)
+
+
+@contextmanager
+def _alone(state: Path, name: str) -> Iterator[None]:
+    with ExitStack() as stack:
+        handle = stack.enter_context((state / ".lock").open("w"))
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ConfigError(
+                f"client {name} runs already with the state in {state}; legal: one node a client"
+            ) from None
+        yield
+
+
+def certificates(path: Path, clients: list[str], hosts: list[str]) -> Mapping[str, str]:
+    """Make them, and say what goes where."""
+    folder: CertFolder = make_certs(path, clients, hosts)
+    return {
+        "server": f"{folder.authority}, {folder.server}, {folder.server_key}, {folder.nodes}/*.pub",
+        **{name: f"{folder.authority}, {folder.private_key(name)}" for name in clients},
+        "nobody": f"{folder.authority_key}",
+    }
