@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-faults test-long test-cuda lint docs bench clean
+.PHONY: demo test test-faults test-long test-flower test-cuda lint docs bench clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -23,6 +23,9 @@ test-faults: $(STAMP)
 
 test-long: $(STAMP)
 	$(BIN)/python -m pytest -m slow -n 2
+
+test-flower: $(STAMP)
+	$(BIN)/python -m pytest tests/flower -m 'deploy or not deploy'
 
 test-cuda: $(STAMP)
 	$(BIN)/python -m pytest tests/test_cuda.py

@@ -144,5 +144,5 @@ def distance(tree: Tree, other: Tree) -> float:
     """Largest difference of two trees of the same shape."""
     first, second = flatten(tree), flatten(other)
     assert first.keys() == second.keys()
-    gaps = [float((first[path].double() - second[path].double()).abs().max()) for path in first]
+    gaps = [float((first[path].cpu().double() - second[path].cpu().double()).abs().max()) for path in first]
     return max(gaps, default=0.0)

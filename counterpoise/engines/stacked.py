@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, vmap
@@ -12,17 +11,20 @@ from torch import Tensor, vmap
 from counterpoise.client import Broadcast, Progress, Result, begin, end, step
 from counterpoise.core.part import Batch, Stats, Task
 from counterpoise.core.tree import Tree, concatenate, stack, take, tmap
-from counterpoise.data.augment import Draws
+from counterpoise.engines.captured import CapturedSteps, is_even, shape_of
 from counterpoise.engines.workplace import Memory, Opened, Workplace, open_task
+
+MOST_CAPTURED = 8  # shapes of chunks that are kept captured; further ones run uncaptured
 
 
 class StackedTrainer:
-    """All tasks of a chunk at once; a chunk bounds the memory."""
+    """All tasks of a chunk at once; a chunk bounds the memory, and out of memory it is halved."""
 
     def __init__(self, work: Workplace, chunk: int, compile: bool = False) -> None:
         self.work, self.chunk = work, chunk
         stacked_step = vmap(partial(step, work.method, work.model))
-        self._step = torch.compile(stacked_step) if compile else stacked_step
+        self._step = torch.compile(stacked_step, dynamic=False) if compile else stacked_step
+        self._captured: dict[tuple[object, ...], CapturedSteps] = {}
 
     def __call__(self, tasks: Sequence[Task], memories: Sequence[Memory], broadcast: Broadcast) -> Result:
         opened = [
@@ -31,43 +33,64 @@ class StackedTrainer:
         ]
         # Longest first: clients of like length share a chunk, and those still active are always a prefix.
         order = sorted(range(len(opened)), key=lambda k: -opened[k].plan.steps)
-        chunks = [order[first : first + self.chunk] for first in range(0, len(order), self.chunk)]
-        trained = concatenate(
-            [self._train_chunk([opened[k] for k in chunk], broadcast)._asdict() for chunk in chunks]
-        )
-        return Result(**take(trained, torch.tensor(order).argsort()))
+        while True:
+            try:
+                trained = self._train([opened[k] for k in order], broadcast)
+                return Result(**take(trained, torch.tensor(order).argsort()))
+            except torch.cuda.OutOfMemoryError:
+                if self.chunk == 1:
+                    raise
+                self.chunk = -(-self.chunk // 2)
+                self._captured.clear()
+                torch.cuda.empty_cache()
 
     def close(self) -> None:
-        pass
+        self._captured.clear()
+
+    def _train(self, opened: Sequence[Opened], broadcast: Broadcast) -> Tree:
+        chunks = [opened[first : first + self.chunk] for first in range(0, len(opened), self.chunk)]
+        return concatenate([self._train_chunk(chunk, broadcast)._asdict() for chunk in chunks])
 
     def _train_chunk(self, opened: Sequence[Opened], broadcast: Broadcast) -> Result:
-        """Train clients sorted by falling number of steps; each leaves the stack after its last step."""
+        """Train clients sorted by falling number of steps."""
         method, received = self.work.method, broadcast.params
         memory = stack([task.memory for task in opened])
         stats = Stats(**stack([task.stats._asdict() for task in opened]))
-        visits = stack_plans(opened)
         progress: Progress = vmap(partial(begin, method, received, broadcast.buffers, broadcast.shared))(
             memory, stats
         )
-        finished: list[Tree] = []
-        for index, active in enumerate(active_counts([task.plan.steps for task in opened])):
-            if active < len(progress.loss):
-                finished.append(take(progress._asdict(), slice(active, None)))
-                progress = Progress(**take(progress._asdict(), slice(active)))
-            batch = batch_at(self.work, visits, index, active)
-            progress = self._step(progress, batch, Stats(**take(stats._asdict(), slice(active))))
-        progress = Progress(**concatenate([progress._asdict(), *reversed(finished)]))
+        steps = [task.plan.steps for task in opened]
+        on_gpu = self.work.federation.train.x.is_cuda
+        # On a GPU the plans are filled up to few different lengths, so that a captured step fits the next round too.
+        visits = stack_plans(opened, 1 << (max(steps) - 1).bit_length() if on_gpu else max(steps))
+        progress = (self._replay if on_gpu else self._walk)(progress, stats, visits, steps)
         result: Result = vmap(partial(end, method, received))(progress, memory, stats)
         return result
 
+    def _walk(self, progress: Progress, stats: Stats, visits: Tree, steps: Sequence[int]) -> Progress:
+        """Step by step; each client leaves the stack after its last step."""
+        finished: list[Tree] = []
+        for index, active in enumerate(active_counts(steps)):
+            if active < len(progress.loss):
+                finished.append(take(progress._asdict(), slice(active, None)))
+                progress = Progress(**take(progress._asdict(), slice(active)))
+            batch = batch_of_visits(self.work, tmap(lambda v, i=index, a=active: v[:a, i], visits))
+            progress = self._step(progress, batch, Stats(**take(stats._asdict(), slice(active))))
+        return Progress(**concatenate([progress._asdict(), *reversed(finished)]))
 
-class Visits(NamedTuple):
-    """The planned batches of a chunk."""
+    def _replay(self, progress: Progress, stats: Stats, visits: Tree, steps: Sequence[int]) -> Progress:
+        """One captured step, replayed; clients that are done wait for the others."""
+        even = is_even(steps)
+        inputs = {"progress": progress._asdict(), "stats": stats._asdict(), "visits": visits}
+        shape = shape_of(inputs, even)
+        if shape not in self._captured:
+            if len(self._captured) == MOST_CAPTURED:
+                return self._walk(progress, stats, visits, steps)
+            self._captured[shape] = CapturedSteps(self._step, self._batch_at, inputs, even)
+        return self._captured[shape].run(inputs, max(steps))
 
-    rows: Tensor  # [K, S, B]
-    labels: Tensor  # [K, S, B]
-    mask: Tensor  # [K, S, B]
-    draws: Draws  # [K, S, B, *]
+    def _batch_at(self, visits: Tree, index: Tensor) -> Batch:
+        return batch_of_visits(self.work, tmap(lambda v: v.index_select(1, index).squeeze(1), visits))
 
 
 def active_counts(steps: Sequence[int]) -> list[int]:
@@ -75,24 +98,27 @@ def active_counts(steps: Sequence[int]) -> list[int]:
     return [sum(count > index for count in steps) for index in range(max(steps, default=0))]
 
 
-def stack_plans(opened: Sequence[Opened]) -> Visits:
-    """Rows, labels and masks of every batch; clients with fewer steps are filled up with batches nobody visits."""
-    longest = max(task.plan.steps for task in opened)
+def stack_plans(opened: Sequence[Opened], length: int) -> Tree:
+    """Rows, labels, masks [K, S, B] and draws of every batch; plans shorter than S end in batches that nobody visits."""
     device = opened[0].data.rows.device
 
     def fill(tensor: Tensor) -> Tensor:
-        return torch.cat([tensor, tensor.new_zeros(longest - len(tensor), *tensor.shape[1:])])
+        return torch.cat([tensor, tensor.new_zeros(length - len(tensor), *tensor.shape[1:])])
 
-    positions = [task.plan.positions.to(device) for task in opened]
-    return Visits(
-        torch.stack([fill(task.data.rows[p]) for task, p in zip(opened, positions, strict=True)]),
-        torch.stack([fill(task.data.labels[p]) for task, p in zip(opened, positions, strict=True)]),
-        torch.stack([fill(task.plan.mask.to(device)) for task in opened]),
-        stack([tmap(fill, task.draws) for task in opened]),
-    )
+    def visits_of(task: Opened) -> Tree:
+        positions = task.plan.positions.to(device)
+        mask = task.plan.mask.to(device)
+        return {
+            "rows": task.data.rows[positions],
+            "labels": task.data.labels[positions],
+            "mask": mask,
+            "draws": task.draws,
+        }
+
+    return stack([tmap(fill, visits_of(task)) for task in opened])
 
 
-def batch_at(work: Workplace, visits: Visits, index: int, active: int) -> Batch:
-    """One step's batches of the first clients, by one gather."""
-    inputs = work.inputs(visits.rows[:active, index], tmap(lambda d: d[:active, index], visits.draws))
-    return Batch(inputs, visits.labels[:active, index], visits.mask[:active, index].to(inputs.dtype))
+def batch_of_visits(work: Workplace, visits: Tree) -> Batch:
+    """The batches [K, B] of one step, by one gather."""
+    inputs = work.inputs(visits["rows"], visits["draws"])
+    return Batch(inputs, visits["labels"], visits["mask"].to(inputs.dtype))

@@ -24,6 +24,7 @@ from counterpoise.errors import ConfigError, CounterpoiseError, DataError, RunEr
 CONNECTION = "deployment"
 APP_START = 180.0  # seconds until the server app must have begun
 POLL = 0.5
+LEAVE = 20.0  # seconds for the server app to end after its last word
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 ERRORS: Mapping[int, type[CounterpoiseError]] = {2: ConfigError, 3: DataError}
 
@@ -143,6 +144,14 @@ def await_end(folder: JobFolder, superlink: Child, tick: Callable[[], None] = la
             raise RunError(f"the server app did not start; the superlink's log: {superlink.log}")
         time.sleep(POLL)
     tick()
+    _await_exit(folder)
     said = json.loads(folder.outcome.read_text())
     if said["exit_code"]:
         raise ERRORS.get(said["exit_code"], RunError)(said["error"])
+
+
+def _await_exit(folder: JobFolder) -> None:
+    """Let the server app take its leave of Flower before anything is taken down."""
+    deadline = time.monotonic() + LEAVE
+    while process_alive(int(folder.process.read_text())) and time.monotonic() < deadline:
+        time.sleep(POLL)

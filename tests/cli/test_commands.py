@@ -1,0 +1,171 @@
+"""Every command as a user calls it: help, ls, show, validate, run, resume, demo."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from runs import assert_refused, call, read_strictly, read_summary, result, write_tiny
+
+from counterpoise.catalogue import CATALOGUE
+from counterpoise.cli import app
+from counterpoise.core.method import METHODS, build_method
+from counterpoise.core.registry import Entry
+from counterpoise.experiment import demo
+from counterpoise.experiment.toml import parse_toml
+from counterpoise.version import __version__
+
+ENTRIES = [(kind, registry.entry(name)) for kind, registry in CATALOGUE.items() for name in registry.names()]
+COMMANDS = [
+    command.name or command.callback.__name__ for command in app.registered_commands if command.callback
+]
+GROUPS = {group.name: group.typer_instance for group in app.registered_groups}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself(command: str) -> None:
+    code, out, err = call(command, "--help")
+    assert (code, err) == (0, "")
+    assert "Usage: counterpoise" in out
+    assert len(out.split()) > 20
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_every_group_of_commands_explains_itself(group: str) -> None:
+    assert call(group, "--help").code == 0
+    for command in GROUPS[group].registered_commands:
+        assert call(group, command.name or command.callback.__name__, "--help").code == 0  # type: ignore[union-attr]
+
+
+def test_help_names_every_command_and_the_exit_codes() -> None:
+    code, out, _ = call("--help")
+    assert code == 0
+    assert {"run", "resume", "validate", "ls", "show", "demo"} <= {*COMMANDS}
+    assert all(f" {command} " in out for command in COMMANDS)
+    assert "Exit codes: 0 done, 2 config or usage, 3 data, 4 stopped" in out
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    assert call("--version") == (0, f"{__version__}\n", "")
+
+
+@pytest.mark.parametrize("kind", CATALOGUE)
+def test_ls_names_all_of_a_kind_with_their_rule(kind: str) -> None:
+    code, out, err = call("ls", kind)
+    assert (code, err) == (0, "")
+    for name in CATALOGUE[kind].names():
+        assert re.search(rf"^  {name}  *\S", out, re.MULTILINE), name
+
+
+def test_ls_shows_rules_as_they_are_written() -> None:
+    out = " ".join(call("ls").out.split())
+    for kind, entry in ENTRIES:
+        words = entry.summary.replace("``", "").split()
+        assert " ".join(words[:3]) in out, (kind, entry.name)
+    assert out.count("[") == sum(entry.summary.count("[") for _, entry in ENTRIES)
+
+
+@pytest.mark.parametrize(("kind", "entry"), ENTRIES, ids=[f"{kind}-{entry.name}" for kind, entry in ENTRIES])
+def test_show_tells_all_about_every_name(kind: str, entry: Entry[object]) -> None:
+    code, out, err = call("show", entry.name)
+    assert (code, err) == (0, "")
+    assert f"{entry.name}  ({kind})" in out
+    assert entry.summary.replace("``", "") in out
+    assert entry.paper in out
+    for parameter in entry.parameters.values():
+        assert f"  {parameter.name}: {parameter.legal}; " in out
+    if kind == "methods":
+        parts = build_method(entry.name).parts
+        assert all(re.search(rf"^  {part.name} \(\w", out, re.MULTILINE) for part in parts)
+
+
+@pytest.mark.parametrize("name", METHODS.names())
+def test_the_configs_that_show_suggests_are_legal(name: str) -> None:
+    line = next(line for line in call("show", name).out.splitlines() if line.startswith("In a config: "))
+    for suggestion in line.removeprefix("In a config: ").split(", or "):
+        build_method(parse_toml(suggestion, "show")["method"])
+
+
+def test_validate_tells_the_plan_and_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    experiment = write_tiny(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    code, out, err = call("validate", experiment, "method=fedcm")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[-1] == "legal"
+    for words in (
+        "digits",
+        "10 classes",
+        "4 of ",
+        "2 a round",
+        "mlp: 610 parameters",
+        "fedcm",
+        "stacked on cpu",
+    ):
+        assert words in out
+    assert [path.name for path in tmp_path.iterdir()] == ["tiny.toml"]
+
+
+def test_run_leaves_a_numbered_folder_that_resume_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    experiment = write_tiny(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    code, out, err = call("run", experiment, "method=fedcm", "rounds=2")
+    assert (code, err) == (0, "")
+    folder = Path(out.splitlines()[-1])
+    assert folder == Path("runs/001-fedcm-digits")
+    assert "| fedcm" in out
+    for picture in ("partition.png", "curves.png"):
+        with Image.open(folder / picture) as image:
+            assert image.format == "PNG"
+            assert min(image.size) > 300
+    again = call("resume", folder, "--json")
+    assert (again.code, again.err) == (0, "")
+    assert result(json.loads(again.out)) == result(read_summary(folder))
+    assert call("run", experiment, "rounds=1").out.splitlines()[-1] == "runs/002-fedavg-digits"
+
+
+def test_run_as_json_prints_the_summary_and_nothing_else(tmp_path: Path) -> None:
+    code, out, err = call("run", write_tiny(tmp_path), "rounds=1", "--json", "--out", tmp_path / "run")
+    assert (code, err) == (0, "")
+    assert read_strictly(out) == read_summary(tmp_path / "run")
+
+
+def test_options_may_stand_anywhere(tmp_path: Path) -> None:
+    experiment = write_tiny(tmp_path)
+    for number, order in enumerate((("--out", "{}", "rounds=1"), ("rounds=1", "--out", "{}"))):
+        words = [word.format(tmp_path / str(number)) for word in order]
+        assert call("run", "--json", experiment, *words).code == 0
+    assert result(read_summary(tmp_path / "0")) == result(read_summary(tmp_path / "1"))
+
+
+def test_a_second_run_in_the_same_folder_is_refused(tmp_path: Path) -> None:
+    command = ("run", write_tiny(tmp_path), "rounds=1", "--out", tmp_path / "my run")
+    assert call(*command).code == 0
+    assert_refused(call(*command), 2, "holds a run already", f"resume '{tmp_path / 'my run'}'", "--out")
+
+
+def test_the_demo_compares_and_goes_on_where_it_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo, "METHODS", ["fedavg", ["fedavg", "focal"]])
+    command = ("demo", "--out", tmp_path / "demo", "--seeds", 2, "--rounds", 2)
+    code, out, err = call(*command)
+    assert (code, err) == (0, "")
+    assert "| fedavg+focal | 2 " in out
+    assert (tmp_path / "demo" / "table.md").read_text().strip() in out
+    assert (tmp_path / "demo" / "comparison.png").stat().st_size > 1000
+    finished = sorted((tmp_path / "demo" / "runs").iterdir())
+    assert len(finished) == 4
+    (finished[0] / "summary.json").unlink()
+    (finished[1] / "config.toml").unlink()
+    (finished[1] / "summary.json").unlink()
+    table = (tmp_path / "demo" / "table.md").read_text().replace("seconds", "")
+    assert call(*command).code == 0
+    strip = re.compile(r"[^|]*\|$", re.MULTILINE)  # the column of seconds
+    assert strip.sub("", (tmp_path / "demo" / "table.md").read_text().replace("seconds", "")) == strip.sub(
+        "", table
+    )

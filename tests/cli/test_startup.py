@@ -1,0 +1,136 @@
+"""Help answers at once, importing the package does nothing, and nobody is shown progress who is not looking."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from runs import COMMAND, finish, spawn, write_tiny
+
+HEAVY = ("torch", "numpy", "pydantic", "sklearn", "scipy", "matplotlib", "safetensors")
+
+
+def test_help_answers_at_once() -> None:
+    times = []
+    for _ in range(3):
+        began = time.perf_counter()
+        subprocess.run([*COMMAND, "--help"], check=True, capture_output=True)
+        times.append(time.perf_counter() - began)
+    assert statistics.median(times) < 2
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["--version"], ["nonsense"], ["run"]])
+def test_help_and_usage_import_nothing_heavy(arguments: list[str]) -> None:
+    program = (
+        "import sys\nfrom counterpoise.cli import main\n"
+        f"sys.argv = ['counterpoise', *{arguments!r}]\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        f"assert not {{*{HEAVY!r}}} & {{*sys.modules}}, {{*{HEAVY!r}}} & {{*sys.modules}}\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+
+
+def test_importing_the_package_opens_no_file_but_modules_and_reaches_nowhere() -> None:
+    program = (
+        "import json, sys\n"
+        "seen = []\n"
+        "def hear(event, arguments):\n"
+        "    if event == 'open' or event.startswith(('socket', 'subprocess', 'os.', 'shutil')):\n"
+        "        seen.append((event, str(arguments[0]) if arguments else ''))\n"
+        "sys.addaudithook(hear)\n"
+        "import counterpoise\n"
+        f"heavy = sorted({{*{HEAVY!r}}} & {{*sys.modules}})\n"
+        "print(json.dumps({'seen': seen, 'heavy': heavy}))\n"
+    )
+    said = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
+    found = json.loads(said)
+    assert found["heavy"] == []
+    harmless = ("os.listdir", "os.scandir")  # how modules are found
+    assert [
+        (event, name) for event, name in found["seen"]
+        if event not in harmless and not re.search(r"\.pyc?(\.\d+)?$", name)
+    ] == []  # fmt: skip
+
+
+def test_names_are_looked_up_when_they_are_used() -> None:
+    program = (
+        "import sys, counterpoise\n"
+        "assert 'simulate' in dir(counterpoise)\n"
+        "assert 'torch' not in sys.modules\n"
+        "for name in counterpoise.__all__:\n    assert getattr(counterpoise, name) is not None\n"
+        "assert 'torch' in sys.modules\n"
+        "try:\n    counterpoise.nonsense\nexcept AttributeError as error:\n    assert 'nonsense' in str(error)\n"
+        "else:\n    raise SystemExit(1)\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_nobody_is_shown_progress_who_is_not_looking(tmp_path: Path) -> None:
+    code, out, err = finish(spawn("run", write_tiny(tmp_path), "--out", tmp_path / "run"))
+    assert (code, err) == (0, "")
+    assert "\x1b" not in out
+
+
+def on_a_terminal(*arguments: object) -> tuple[int, str]:
+    """The exit code and what a terminal shows of a command's stderr."""
+    ours, theirs = pty.openpty()
+    env = {"TERM": "xterm-256color", "COLUMNS": "120", "NO_COLOR": ""}
+    process = spawn(*arguments, stderr=theirs, stdin=theirs, env=env)
+    os.close(theirs)
+    shown = b""
+    while True:
+        try:
+            shown += (chunk := os.read(ours, 65536))
+        except OSError:  # how Linux tells that the other end is closed
+            break
+        if not chunk:
+            break
+    os.close(ours)
+    process.communicate(timeout=60)
+    return process.returncode, re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode(errors="replace"))
+
+
+def test_a_terminal_shows_round_accuracy_tail_and_time_left(tmp_path: Path) -> None:
+    experiment = write_tiny(tmp_path, "rounds=6", "evaluate.every=2")
+    code, shown = on_a_terminal("run", experiment, "--out", tmp_path / "run")
+    assert code == 0
+    assert "round 6/6" in shown
+    assert re.search(r"accuracy \d+\.\d%", shown)
+    assert re.search(r"tail \d+\.\d%", shown)
+    assert re.search(r"\d+:\d\d", shown)
+    last = shown.split("round 5/6")[-1]
+    assert "accuracy" in last  # a round without an evaluation keeps showing the last one
+
+
+def test_a_terminal_shows_bad_replies_and_skipped_rounds(tmp_path: Path) -> None:
+    experiment = write_tiny(tmp_path, "rounds=2", "local.lr=1e30")
+    code, shown = on_a_terminal("run", experiment, "--out", tmp_path / "run")
+    assert code == 0
+    assert "2 bad replies" in shown
+    assert "round skipped" in shown
+
+
+def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path) -> None:
+    process = spawn("show", "fedavg")
+    assert process.stdout is not None
+    process.stdout.close()
+    process.wait(timeout=60)
+    assert process.stderr is not None
+    assert "Traceback" not in process.stderr.read()
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_terminal_of_few_characters_is_enough(encoding: str) -> None:
+    for arguments in (["--help"], ["show", "fedavg"], ["rnu"]):
+        code, _, err = finish(spawn(*arguments, env={"PYTHONIOENCODING": encoding, "LC_ALL": "C"}))
+        assert code in (0, 2)
+        assert "Unicode" not in err
+        assert "Traceback" not in err

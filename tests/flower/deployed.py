@@ -1,0 +1,126 @@
+"""A real deployment on loopback for tests: TLS, node keys, programs that can be killed one by one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from counterpoise.engines.flower import commands, deployment, processes
+from counterpoise.engines.flower.certs import make_certs
+from counterpoise.engines.flower.deployment import Link
+from counterpoise.engines.flower.job import Job, JobFolder
+from counterpoise.engines.flower.processes import Child
+from counterpoise.experiment.config import Experiment, make_experiment
+from counterpoise.experiment.folder import RunFolder, read_rows
+from counterpoise.experiment.runner import start
+
+SETTING: dict[str, Any] = {
+    "data": {"name": "digits", "imbalance": 20.0},
+    "partition": {"name": "dirichlet", "clients": 2, "alpha": 0.5},
+    "local": {"batch_size": 64},
+    "engine": {"device": "cpu", "name": "loop", "processes": 1},
+    "flower": {"timeout": 120.0, "wait": 120.0},
+}
+
+
+def experiment(method: Any, rounds: int, clients: int = 2, **tables: Any) -> Experiment:
+    partition = {**SETTING["partition"], "clients": clients}
+    return make_experiment({**SETTING, "partition": partition, "method": method, "rounds": rounds, **tables})
+
+
+def embedded_sha(config: Experiment, out: Path) -> str:
+    """What the same run comes to in one process."""
+    return str(start(config, out)["params_sha256"])
+
+
+@dataclass
+class Deployed:
+    """Superlink and supernodes at work; runs are handed to it one after another."""
+
+    folder: JobFolder
+    link: Link
+    names: list[str]
+    superlink: Child
+    nodes: dict[str, Child] = field(default_factory=dict)
+
+    def launch(self, config: Experiment | None, out: Path) -> commands.Prepared:
+        """Hand a run to Flower, or its continuation."""
+        ready = commands.prepare(config, out, named_nodes=True)
+        self.folder.write_job(Job(str(out), config is None, named_nodes=True))
+        deployment.call(
+            ["flwr", "run", str(ready.folder.app), deployment.CONNECTION],
+            deployment.environment(self.folder.home),
+        )
+        return ready
+
+    def finish(self, ready: commands.Prepared) -> dict[str, Any]:
+        return commands._follow(ready, self.superlink, None)
+
+    def run(self, config: Experiment | None, out: Path) -> dict[str, Any]:
+        return self.finish(self.launch(config, out))
+
+    def start_node(self, name: str) -> None:
+        self.nodes[name] = commands.local_supernode(self.folder, self.link, name)
+
+    def kill_node(self, name: str) -> None:
+        """A node with all its processes, at once."""
+        os.killpg(self.nodes[name].process.pid, signal.SIGKILL)
+        self.nodes[name].process.wait()
+
+    def kill_superlink(self) -> None:
+        os.killpg(self.superlink.process.pid, signal.SIGKILL)
+        self.superlink.process.wait()
+
+    def restart_superlink(self) -> None:
+        self.superlink = deployment.start_superlink(self.folder, self.link)
+
+    def children(self) -> list[Child]:
+        return [*self.nodes.values(), self.superlink]
+
+
+@contextmanager
+def deployed(path: Path, clients: int = 2) -> Iterator[Deployed]:
+    folder, names = JobFolder(path), [str(k) for k in range(clients)]
+    folder.open()
+    certs = make_certs(path / "certs", names)
+    link = Link("127.0.0.1", processes.free_port(), certs)
+    here = Deployed(folder, link, names, deployment.start_superlink(folder, link))
+    try:
+        for name in names:
+            deployment.register(folder, certs, name)
+            here.start_node(name)
+        yield here
+    finally:
+        processes.stop(here.children())
+    assert leftovers(path) == []
+
+
+def leftovers(path: Path) -> list[str]:
+    """Command lines of living processes that name a deployment's folder."""
+    found = []
+    for place in Path("/proc").iterdir():
+        if place.name.isdigit() and int(place.name) != os.getpid():
+            try:
+                words = (place / "cmdline").read_bytes() + (place / "environ").read_bytes()
+            except OSError:
+                continue
+            if str(path).encode() in words:
+                found.append((place / "cmdline").read_text().replace("\0", " "))
+    return found
+
+
+def wait_until(condition: Callable[[], bool], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.2)
+
+
+def rounds_done(out: Path) -> int:
+    return len(read_rows(RunFolder(out).metrics))
