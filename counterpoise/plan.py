@@ -50,4 +50,7 @@ def _plan_epoch(data: ClientData, batch_size: int, batching: Batching, stream: t
 def _visit(data: ClientData, stream: torch.Generator) -> Tensor:
     if data.chances is None:
         return torch.randperm(len(data.labels), generator=stream)
-    return torch.multinomial(data.chances, len(data.labels), replacement=True, generator=stream)
+    # By the inverse of the cumulated chances: torch.multinomial refuses more than 2^24 samples.
+    reached = data.chances.double().cumsum(0)
+    luck = torch.rand(len(reached), generator=stream, dtype=torch.float64) * reached[-1]
+    return torch.searchsorted(reached, luck, right=True).clamp(max=len(reached) - 1)

@@ -48,9 +48,6 @@ def _all_finite(tree: Tree) -> bool:
     return all(bool(torch.isfinite(leaf).all()) for leaf in leaves(tree))
 
 
-# zero momentum norm
-
-
 @pytest.mark.parametrize(
     ("name", "weighting"),
     [("fedavgm", "samples"), ("fedlesam", "samples"), ("scaffold", "uniform"), ("fedprox", "samples")],
@@ -86,9 +83,6 @@ def test_a_gradient_of_zero_has_no_direction_and_breaks_nothing() -> None:
     assert _all_finite(all_state(sim, run_rounds(sim)))
 
 
-# absent class
-
-
 @pytest.mark.parametrize("counts", ["local", "global"])
 @pytest.mark.parametrize("name", FROM_COUNTS)
 def test_a_class_that_no_client_has_breaks_nothing(name: str, counts: str) -> None:
@@ -107,9 +101,6 @@ def test_a_client_of_one_class_and_one_of_one_sample_are_not_refused(name: str) 
     assert _all_finite(all_state(sim, state))
 
 
-# equal class counts
-
-
 @pytest.mark.parametrize("name", ["weighted_ce", "class_balanced", "balanced_softmax", "fedlc"])
 def test_equal_class_counts_train_as_plain_cross_entropy_bit_for_bit(name: str) -> None:
     federation = unequal_federation(sizes=(40, 24))
@@ -121,9 +112,6 @@ def test_equal_class_counts_train_as_plain_cross_entropy_bit_for_bit(name: str) 
     )
     found, expected = run_rounds(balanced), run_rounds(plain)
     assert distance(found.params, expected.params) == 0
-
-
-# nobody to ask
 
 
 def test_a_federation_without_samples_and_a_cohort_of_none_are_refused() -> None:
@@ -139,9 +127,6 @@ def test_clients_without_samples_are_never_asked() -> None:
     assert sim.cohort.draw(0, 0, sim.work.federation.samples()) == [0, 2, 4]
     _, outcome = sim.advance(sim.open())
     assert outcome.rejected == ()
-
-
-# a single client in a round
 
 
 @pytest.mark.parametrize("engine", [LOOP, replace(STACKED, chunk=2)], ids=["loop", "stacked"])
@@ -163,9 +148,6 @@ def test_one_clients_model_becomes_the_servers() -> None:
     assert distance(first.params, second.params) == 0
 
 
-# a batch of one and batch norm
-
-
 @pytest.mark.parametrize(("batch_size", "batching"), [(1, "wrap"), (4, "wrap"), (4, "drop")])
 @pytest.mark.parametrize("spec", ["fedavg", "fedsam", "scaffold"])
 def test_batch_norm_trains_a_client_of_one_sample(spec: str, batch_size: int, batching: Batching) -> None:
@@ -176,9 +158,6 @@ def test_batch_norm_trains_a_client_of_one_sample(spec: str, batch_size: int, ba
     assert _all_finite(all_state(sim, state))
     _, outcome = ask_clients(sim, state, [1])
     assert outcome.rejected == ()
-
-
-# resampling
 
 
 @pytest.mark.slow
@@ -204,9 +183,6 @@ def test_a_rare_sample_is_drawn_again_and_again_without_lists_of_copies() -> Non
     assert float((plan.positions == 7).double().mean()) == pytest.approx(0.5, abs=0.01)
 
 
-# effective number
-
-
 @pytest.mark.parametrize("beta", [0.0, 1e-300, 0.9999, 1 - 1e-15, 1 - 2**-53, 1.0])
 def test_the_effective_number_is_sound_up_to_its_limits(beta: float) -> None:
     weights = _slot("class_balanced", [1, 10, 10**9, 0], torch.float64, beta=beta)["weights"]
@@ -215,9 +191,6 @@ def test_the_effective_number_is_sound_up_to_its_limits(beta: float) -> None:
     assert float(weights.sum()) == pytest.approx(4)
     if beta > 1 - 1e-14:
         assert float(weights[0] / weights[1]) == pytest.approx(10, rel=1e-6)
-
-
-# focal at the ends
 
 
 @pytest.mark.parametrize("gamma", [0.0, 0.3, 0.99, 1.0, 2.0])
@@ -232,9 +205,6 @@ def test_focal_is_finite_where_the_chance_is_one_or_zero(gamma: float, dtype: to
     assert torch.isfinite(slopes).all()
     assert float(values[0].detach()) == 0
     assert float(values[1].detach()) == pytest.approx(1e4)
-
-
-# counts above 2^24
 
 
 def test_counts_above_2_to_the_24_keep_their_last_digit() -> None:
@@ -259,9 +229,6 @@ def test_surveys_and_class_counts_are_whole_numbers() -> None:
     data = ClientData(torch.arange(3), torch.tensor([0, 2, 2]))
     assert survey(data, 4)["counts"].dtype == torch.int64
     assert survey(data, 4)["counts"].tolist() == [1, 0, 2, 0]
-
-
-# buffers
 
 
 def _batch_norm_run(method: MethodSpec | Method, engine: EngineSettings = LOOP) -> Simulation:
@@ -307,9 +274,6 @@ def test_a_variance_stays_above_zero_when_a_rule_extrapolates() -> None:
     assert float(against["running_var"].min()) >= 0
 
 
-# no samples, no valid reply
-
-
 @dataclass
 class Weightless:
     """An engine whose clients all say that they have no samples."""
@@ -347,9 +311,6 @@ def test_a_learning_rate_that_explodes_leaves_the_model_bit_identical() -> None:
     assert len(outcome.rejected) == 3
     assert fingerprint(sim, after) == fingerprint(sim, state)
     assert sim.engine.memory == {}
-
-
-# weights
 
 
 def _replies(samples: list[int]) -> Replies:

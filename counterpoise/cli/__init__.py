@@ -61,7 +61,7 @@ app.add_typer(flower.app, name="flower")
 def main() -> None:
     """Run a command; every failure is one line and an exit code, never a traceback."""
     try:
-        code = app(standalone_mode=False)
+        code = app(prog_name="counterpoise", standalone_mode=False)
         if code == INTERRUPTED:
             _fail("stopped", 4)
         sys.exit(code)

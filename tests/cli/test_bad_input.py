@@ -170,7 +170,6 @@ def test_missing_or_bad_data_is_exit_code_3(
         ("/dev/null/x", "cannot be made"),
         ("/proc/x", "cannot be made"),
         ("x" * 5000, "cannot be made: File name too long"),
-        ("a\0b", "cannot be made"),
     ],
 )
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path, out: str, words: str) -> None:

@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 
 import pytest
-from PIL import Image
 from runs import assert_refused, call, read_strictly, read_summary, result, write_tiny
 
 from counterpoise.catalogue import CATALOGUE
@@ -22,7 +21,7 @@ ENTRIES = [(kind, registry.entry(name)) for kind, registry in CATALOGUE.items() 
 COMMANDS = [
     command.name or command.callback.__name__ for command in app.registered_commands if command.callback
 ]
-GROUPS = {group.name: group.typer_instance for group in app.registered_groups}
+GROUPS = {str(group.name): group.typer_instance for group in app.registered_groups if group.typer_instance}
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -95,15 +94,7 @@ def test_validate_tells_the_plan_and_writes_nothing(tmp_path: Path, monkeypatch:
     code, out, err = call("validate", experiment, "method=fedcm")
     assert (code, err) == (0, "")
     assert out.splitlines()[-1] == "legal"
-    for words in (
-        "digits",
-        "10 classes",
-        "4 of ",
-        "2 a round",
-        "mlp: 610 parameters",
-        "fedcm",
-        "stacked on cpu",
-    ):
+    for words in ("digits", "10 classes", "4 of ", "2 a round", "mlp: 610 parameters", "fedcm", " on cpu: "):
         assert words in out
     assert [path.name for path in tmp_path.iterdir()] == ["tiny.toml"]
 
@@ -118,10 +109,6 @@ def test_run_leaves_a_numbered_folder_that_resume_takes(
     folder = Path(out.splitlines()[-1])
     assert folder == Path("runs/001-fedcm-digits")
     assert "| fedcm" in out
-    for picture in ("partition.png", "curves.png"):
-        with Image.open(folder / picture) as image:
-            assert image.format == "PNG"
-            assert min(image.size) > 300
     again = call("resume", folder, "--json")
     assert (again.code, again.err) == (0, "")
     assert result(json.loads(again.out)) == result(read_summary(folder))

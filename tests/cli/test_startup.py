@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
+from PIL import Image
 from runs import COMMAND, finish, spawn, write_tiny
 
 HEAVY = ("torch", "numpy", "pydantic", "sklearn", "scipy", "matplotlib", "safetensors")
@@ -77,6 +78,10 @@ def test_nobody_is_shown_progress_who_is_not_looking(tmp_path: Path) -> None:
     code, out, err = finish(spawn("run", write_tiny(tmp_path), "--out", tmp_path / "run"))
     assert (code, err) == (0, "")
     assert "\x1b" not in out
+    for picture in ("partition.png", "curves.png"):
+        with Image.open(tmp_path / "run" / picture) as image:
+            assert image.format == "PNG"
+            assert min(image.size) > 300
 
 
 def on_a_terminal(*arguments: object) -> tuple[int, str]:

@@ -23,13 +23,14 @@ from counterpoise.experiment.runner import resume, start
 from counterpoise.experiment.toml import override, read_toml, write_toml
 
 ROUNDS = 5
+SETTING = ("method=scaffold", "engine.name=stacked", f"rounds={ROUNDS}")
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of an undisturbed run of SCAFFOLD, which has a state on the server and on each client."""
     folder = tmp_path_factory.mktemp("finished") / "run"
-    start(tiny("method=scaffold", f"rounds={ROUNDS}"), folder)
+    start(tiny(*SETTING), folder)
     return folder
 
 
@@ -145,7 +146,7 @@ CHANGES = [
     ("local.batch_size=32", "local.batch_size was 64 and is 32"),
     ("local.epochs=2", "local.epochs was 1 and is 2"),
     ("local.clip=1.0", "local.clip was None and is 1.0"),
-    ("engine.name=stacked", "engine.name was 'loop' and is 'stacked'"),
+    ("engine.name=loop", "engine.name was 'stacked' and is 'loop'"),
     ("engine.chunk=1", "engine.chunk was 2 and is 1"),
     ("engine.dtype=float64", "engine.dtype was 'float32' and is 'float64'"),
     ("evaluate.every=2", "evaluate.every was 1 and is 2"),
@@ -254,7 +255,7 @@ class Failing:
 def test_a_failing_disk_ends_the_run_and_spoils_nothing(
     tmp_path: Path, finished: Path, name: str, after: int, fault: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder, experiment = tmp_path / "run", write_tiny(tmp_path, "method=scaffold", f"rounds={ROUNDS}")
+    folder, experiment = tmp_path / "run", write_tiny(tmp_path, *SETTING)
     with monkeypatch.context() as patch:
         patch.setattr(os, name, Failing(getattr(os, name), after, fault))
         stopped = call("run", experiment, "--out", folder)
@@ -287,7 +288,7 @@ def test_a_checkpoint_on_a_full_disk_leaves_the_one_before(tmp_path: Path, finis
     (folder / "checkpoints").mkdir(parents=True)
     (folder / "checkpoints" / f".partial-{os.getpid()}-{name}").symlink_to("/dev/full")
     with pytest.raises(RunError, match="No space left on device"):
-        start(tiny("method=scaffold", f"rounds={ROUNDS}"), folder)
+        start(tiny(*SETTING), folder)
     newest = CheckpointStore(folder / "checkpoints").load()
     assert newest is not None
     assert newest.round == int(name[6:14]) - 1

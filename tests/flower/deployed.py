@@ -14,7 +14,7 @@ from typing import Any
 from counterpoise.engines.flower import commands, deployment, processes
 from counterpoise.engines.flower.certs import make_certs
 from counterpoise.engines.flower.deployment import Link
-from counterpoise.engines.flower.job import Job, JobFolder
+from counterpoise.engines.flower.job import JobFolder
 from counterpoise.engines.flower.processes import Child
 from counterpoise.experiment.config import Experiment, make_experiment
 from counterpoise.experiment.folder import RunFolder, read_rows
@@ -52,7 +52,7 @@ class Deployed:
     def launch(self, config: Experiment | None, out: Path) -> commands.Prepared:
         """Hand a run to Flower, or its continuation."""
         ready = commands.prepare(config, out, named_nodes=True)
-        self.folder.write_job(Job(str(out), config is None, named_nodes=True))
+        self.folder.write_job(ready.job)
         deployment.call(
             ["flwr", "run", str(ready.folder.app), deployment.CONNECTION],
             deployment.environment(self.folder.home),

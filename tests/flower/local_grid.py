@@ -29,6 +29,7 @@ HANDLERS = {
 }
 FIRST_NODE = 7_000_000_000_000_000_000  # ids like Flower's: large, and in no order of ours
 RUN = "0" * 64
+PATIENCE = Patience()
 
 TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
 
@@ -41,6 +42,7 @@ class LocalGrid:
     alter: Callable[[list[Message]], list[Message]] = lambda replies: replies
     before: Callable[[Message], None] = lambda message: None
     names: dict[int, str] = field(default_factory=dict)
+    canned: list[Message] | None = None  # what comes back instead of asking anybody
     sent: list[Message] = field(default_factory=list)
 
     def get_nodes(self) -> list[NodeInfo]:
@@ -52,6 +54,8 @@ class LocalGrid:
     def send_and_receive(self, asks: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
         asks = list(asks)
         self.sent += asks
+        if self.canned is not None:
+            return self.canned
         return self.alter([self.deliver(ask) for ask in reversed(asks)])  # arrival order is not ours
 
     def deliver(self, ask: Message) -> Message:
@@ -73,14 +77,14 @@ def seats_of(work: Workplace, state: Path) -> dict[int, Seat]:
 
 
 def over_flower(
-    spec: MethodSpec, state: Path, patience: Patience = Patience(), **settings: Any
+    spec: MethodSpec, state: Path, patience: Patience = PATIENCE, **settings: Any
 ) -> tuple[Simulation, LocalGrid]:
     """The same run as `simulate`, its clients asked by messages; each side has a workplace of its own."""
     sim, grid = simulate(spec, **settings), LocalGrid(seats_of(simulate(spec, **settings).work, state))
     return replace(sim, engine=join(grid, sim.work, patience)), grid
 
 
-def join(grid: LocalGrid, work: Workplace, patience: Patience = Patience()) -> FlowerEngine:
+def join(grid: LocalGrid, work: Workplace, patience: Patience = PATIENCE) -> FlowerEngine:
     names: Sequence[str] = [str(k) for k in range(len(work.federation.clients))]
     roster = Roster(cast(Grid, grid), names, len(work.federation.classes))
     assert roster.gather(5.0) == []

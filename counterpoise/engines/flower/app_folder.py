@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from counterpoise.experiment.config import Experiment
+from counterpoise.experiment.config import DataTable, Experiment
 from counterpoise.experiment.toml import write_toml
 
 FLWR = "flwr==1.41.0"
@@ -35,9 +35,13 @@ clientapp = "counterpoise.engines.flower.client_app:app"
 
 
 def write_app(folder: Path, experiment: Experiment, clients: int, run: str, form: str) -> None:
-    """Both sides read the same config; paths of this machine are not in it unless the experiment names them."""
+    """What clients are sent: of the server's own data only its form, where they bring theirs."""
+    told = experiment
+    if experiment.flower.clients:
+        data = DataTable(name=experiment.data.name, augment=experiment.data.augment)
+        told = experiment.model_copy(update={"data": data})
     config: Mapping[str, str | int] = {
-        "experiment": write_toml(experiment.tables()),
+        "experiment": write_toml(told.tables()),
         "clients": clients,
         "run": run,
         "form": form,

@@ -65,7 +65,7 @@ def train(seat: Seat, content: RecordDict) -> RecordDict:
         raise Refused("client")
     disk = DiskMemory(seat.state, ask.run, seat.name)
     known = disk.load(ask.memory)
-    disk.settle(ask.memory, ask.since)
+    disk.settle(ask.memory, ask.broadcast.round, ask.since)
     reply, kept = _train_tasks(seat.work, ask, known)
     token = next_token(ask.memory, seat.name, sha256) if kept else ""
     if kept:

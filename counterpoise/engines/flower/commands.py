@@ -20,9 +20,11 @@ from counterpoise.engines.flower.processes import Child
 from counterpoise.engines.flower.workplaces import build_workplace, client_names
 from counterpoise.errors import ConfigError, RunError
 from counterpoise.experiment.assemble import load_federation
+from counterpoise.experiment.atomic import write_atomically
 from counterpoise.experiment.config import Experiment, load_experiment
 from counterpoise.experiment.folder import RunFolder, read_rows
 from counterpoise.experiment.runner import Watch
+from counterpoise.experiment.toml import write_toml
 
 
 class Prepared(NamedTuple):
@@ -32,6 +34,7 @@ class Prepared(NamedTuple):
     names: list[str]
     experiment: Experiment
     out: Path
+    job: Job
 
 
 def up(experiment: Experiment | None, out: Path, watch: Watch | None = None) -> dict[str, Any]:
@@ -42,7 +45,7 @@ def up(experiment: Experiment | None, out: Path, watch: Watch | None = None) -> 
     ready = prepare(experiment, out, named_nodes=True)
     certs = make_certs(ready.folder.path / "certs", ready.names)
     link = Link("127.0.0.1", processes.free_port(), certs)
-    with _going_on(ready), _children() as children:
+    with _guarded(ready), _children() as children:
         children.append(deployment.start_superlink(ready.folder, link))
         for name in ready.names:
             deployment.register(ready.folder, certs, name)
@@ -55,7 +58,7 @@ def simulate(experiment: Experiment | None, out: Path, watch: Watch | None = Non
     """The run in Flower's simulation, whose clients are tasks of Ray on this machine."""
     ready = prepare(experiment, out, named_nodes=False)
     link = Link("127.0.0.1", processes.free_port(), None)
-    with _going_on(ready), _children() as children:
+    with _guarded(ready), _children() as children:
         children.append(deployment.start_superlink(ready.folder, link, simulation=True))
         deployment.submit(ready.folder, [f"num-supernodes={len(ready.names)}", "client-resources-num-cpus=1"])
         return _follow(ready, children[0], watch)
@@ -64,7 +67,7 @@ def simulate(experiment: Experiment | None, out: Path, watch: Watch | None = Non
 def serve(experiment: Experiment | None, out: Path, link: Link, watch: Watch | None = None) -> dict[str, Any]:
     """A superlink that clients of other machines come to, and the run."""
     ready = prepare(experiment, out, named_nodes=link.certs is not None)
-    with _going_on(ready), _children() as children:
+    with _guarded(ready), _children() as children:
         children.append(deployment.start_superlink(ready.folder, link))
         if link.certs is not None:
             for name in ready.names:
@@ -100,10 +103,13 @@ def prepare(experiment: Experiment | None, out: Path, named_nodes: bool) -> Prep
     engine = experiment.engine.model_copy(update={"name": "flower"})
     experiment = experiment.model_copy(update={"engine": engine})
     count, form = _settle(experiment)
+    deployment.end_server_app(folder)
     folder.open()
+    write_atomically(folder.experiment, write_toml(experiment.tables()).encode())
     write_app(folder.app, experiment, count, folder.run_id(), form)
-    folder.write_job(Job(str(out.absolute()), resume, named_nodes))
-    return Prepared(folder, client_names(experiment, count), experiment, out)
+    job = Job(str(out.absolute()), resume, named_nodes)
+    folder.write_job(job)
+    return Prepared(folder, client_names(experiment, count), experiment, out, job)
 
 
 def _settle(experiment: Experiment) -> tuple[int, str]:
@@ -138,19 +144,21 @@ def _follow(ready: Prepared, superlink: Child, watch: Watch | None) -> dict[str,
                     watch(row, ready.experiment.rounds)
                 shown = len(rows)
 
-    deployment.await_end(ready.folder, superlink, tick)
+    deployment.await_end(ready.folder, ready.job, superlink, tick)
     summary: dict[str, Any] = json.loads(run.summary.read_text())
     return summary
 
 
 @contextmanager
-def _going_on(ready: Prepared) -> Iterator[None]:
-    """A run that stopped says how to go on."""
+def _guarded(ready: Prepared) -> Iterator[None]:
+    """A run that stopped says how to go on, and leaves no server app behind."""
     try:
         yield
     except RunError as error:
         words, way_on = str(error), RunFolder(ready.out).way_on()
         raise RunError(words if way_on in words else f"{words}; {way_on}") from None
+    finally:
+        deployment.end_server_app(ready.folder)
 
 
 @contextmanager

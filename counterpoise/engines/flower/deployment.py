@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from counterpoise.engines.flower.certs import CertFolder
-from counterpoise.engines.flower.job import JOB, NODE_FILE, STATE, JobFolder
+from counterpoise.engines.flower.job import JOB, NODE_FILE, STATE, Job, JobFolder
 from counterpoise.engines.flower.processes import (
     Child,
     call,
+    end_process,
     environment,
     free_port,
     process_alive,
@@ -129,23 +130,23 @@ def submit(folder: JobFolder, federation: Sequence[str] = ()) -> None:
          environment(folder.home))  # fmt: skip
 
 
-def await_end(folder: JobFolder, superlink: Child, tick: Callable[[], None] = lambda: None) -> None:
+def await_end(folder: JobFolder, job: Job, superlink: Child, tick: Callable[[], None] = lambda: None) -> None:
     """Wait for the server app's last word; an end without one is a run that can be resumed."""
-    begun = time.monotonic()
-    while not folder.outcome.exists():
+    begun, outcome = time.monotonic(), folder.outcome(job)
+    while not outcome.exists():
         tick()
         if not superlink.alive():
             raise RunError("the superlink ended")
         if folder.process.exists():
             gone = not process_alive(int(folder.process.read_text()))
-            if gone and not folder.outcome.exists():
+            if gone and not outcome.exists():
                 raise RunError("the server app ended")
         elif time.monotonic() - begun > APP_START:
             raise RunError(f"the server app did not start; the superlink's log: {superlink.log}")
         time.sleep(POLL)
     tick()
     _await_exit(folder)
-    said = json.loads(folder.outcome.read_text())
+    said = json.loads(outcome.read_text())
     if said["exit_code"]:
         raise ERRORS.get(said["exit_code"], RunError)(said["error"])
 
@@ -155,3 +156,9 @@ def _await_exit(folder: JobFolder) -> None:
     deadline = time.monotonic() + LEAVE
     while process_alive(int(folder.process.read_text())) and time.monotonic() < deadline:
         time.sleep(POLL)
+
+
+def end_server_app(folder: JobFolder) -> None:
+    """End a server app that outlived its superlink; it would go on writing."""
+    if folder.process.exists():
+        end_process(int(folder.process.read_text()), b"serverapp")

@@ -27,6 +27,9 @@ class Job:
     out: str
     resume: bool = False
     named_nodes: bool = False  # nodes are registered under their clients' names
+    attempt: str = field(
+        default_factory=lambda: secrets.token_hex(8)
+    )  # tells a resumed run from what it follows
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ class JobFolder:
     def __init__(self, out: Path) -> None:
         self.path = out.absolute() / "flower"
         self.job = self.path / "job.json"
-        self.outcome = self.path / "outcome.json"
+        self.experiment = self.path / "experiment.toml"
         self.process = self.path / "server-app.pid"
         self.run = self.path / "run-id"
         self.roster = self.path / "roster.json"
@@ -59,8 +62,7 @@ class JobFolder:
     def open(self) -> None:
         for folder in (self.path, self.app, self.home, self.logs):
             folder.mkdir(parents=True, exist_ok=True)
-        for path in (self.outcome, self.process):
-            path.unlink(missing_ok=True)
+        self.process.unlink(missing_ok=True)
 
     def run_id(self) -> str:
         """A name of this run that clients keep its memory under; the same when it is resumed."""
@@ -71,9 +73,12 @@ class JobFolder:
     def write_job(self, job: Job) -> None:
         write_atomically(self.job, json.dumps(asdict(job)).encode())
 
-    def finish(self, error: str = "", exit_code: int = 0) -> None:
+    def outcome(self, job: Job) -> Path:
+        return self.path / f"outcome-{job.attempt}.json"
+
+    def finish(self, job: Job, error: str = "", exit_code: int = 0) -> None:
         """The server app's last word."""
-        write_atomically(self.outcome, json.dumps({"error": error, "exit_code": exit_code}).encode())
+        write_atomically(self.outcome(job), json.dumps({"error": error, "exit_code": exit_code}).encode())
 
 
 def read_job() -> Job:

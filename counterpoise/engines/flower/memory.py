@@ -58,20 +58,34 @@ class DiskMemory:
         body = len(head).to_bytes(HEAD, "big") + head + encode(memory)
         write_atomically(self.folder / token, hashlib.sha256(body).digest() + body)
 
-    def settle(self, token: str, since: int) -> None:
-        """`token` is accepted: keep it and what led to it as far back as a checkpoint of round `since`; discard the rest."""
+    def settle(self, token: str, round: int, since: int) -> None:
+        """A message of this round accepts `token`: discard what earlier rounds left beside it and what led to it.
+
+        What led to it is kept as far back as a checkpoint of round `since`. Later rounds are left alone, so that a
+        message that comes late, or twice, takes nothing away.
+        """
         if not self.folder.is_dir():
             self._forget_old_runs()
             return
         clear_temporaries(self.folder)
-        kept, base = set(), token
-        while (self.folder / base).is_file() and base not in kept:
-            kept.add(base)
-            head, _ = self._read(base)
-            base = FIRST if head.round < since else head.base
+        kept = self._lineage(token, since)
         for path in self.folder.iterdir():
-            if path.name not in kept:
+            if path.name not in kept and self._round_of(path.name) < round:
                 path.unlink()
+
+    def _lineage(self, token: str, since: int) -> set[str]:
+        kept: set[str] = set()
+        while token != FIRST and token not in kept and (self.folder / token).is_file():
+            kept.add(token)
+            head, _ = self._read(token)
+            token = FIRST if head.round < since else head.base
+        return kept
+
+    def _round_of(self, token: str) -> int:
+        try:
+            return self._read(token)[0].round
+        except Refused:
+            return -1  # damaged: of use to nobody
 
     def _read(self, token: str) -> tuple[Head, Tree]:
         path = self.folder / token

@@ -2,21 +2,158 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
 
+import torch
+from torch import Tensor
+
+from counterpoise.core.rng import numpy_generator
+from counterpoise.data.columns import stratified_split
+from counterpoise.data.dataset import Dataset, Samples, Scaling, no_scaling
 from counterpoise.data.federation import Federation
+from counterpoise.data.own import CSV_SUFFIXES, open_data
+from counterpoise.data.own.table import PARQUET_SUFFIXES
 from counterpoise.engines.flower.messages import Hello
+from counterpoise.engines.flower.own_columns import Columns, encode_table, fit_columns, open_table
+from counterpoise.errors import ConfigError, DataError
+from counterpoise.experiment.assemble import load_dataset
 from counterpoise.experiment.config import Experiment
 
 
-def own_federation(data: str, reading: Mapping[str, Any], form: str, number: int, clients: int) -> Federation:
-    raise NotImplementedError
+class Form(NamedTuple):
+    """What every client's data must look like: all that clients are told of the server's own data."""
+
+    classes: tuple[str, ...]
+    shape: tuple[int, ...]
+    pixels: bool  # bytes that `scaling` turns into inputs
+    scaling: Scaling
+    columns: Columns | None  # of a table
+
+    def text(self) -> str:
+        scaling = {name: tensor.tolist() for name, tensor in self.scaling._asdict().items()}
+        return json.dumps(
+            {**self._asdict(), "scaling": scaling, "columns": self.columns and self.columns._asdict()}
+        )
 
 
-def surveyed_federation(experiment: Experiment, form: str, hellos: Sequence[Hello]) -> Federation:
-    raise NotImplementedError
+def read_form(text: str) -> Form:
+    found = json.loads(text)
+    scaling = Scaling(*(torch.tensor(found["scaling"][name]) for name in ("scale", "shift")))
+    columns = found["columns"] and Columns.from_json(found["columns"])
+    return Form(tuple(found["classes"]), tuple(found["shape"]), found["pixels"], scaling, columns)
 
 
 def describe_form(experiment: Experiment) -> str:
-    raise NotImplementedError
+    """The form of the server's own data, as clients are told it."""
+    return server_data(experiment)[0].text()
+
+
+def server_data(experiment: Experiment) -> tuple[Form, Samples]:
+    """The form, and the server's test set; of a table, all rows of the server are for the test."""
+    if experiment.data.name == "table":
+        return _server_table(experiment)
+    data = load_dataset(experiment.data)
+    pixels = data.train.x.dtype == torch.uint8
+    return Form(data.classes, data.input_shape, pixels, data.scaling, None), data.test
+
+
+def _server_table(experiment: Experiment) -> tuple[Form, Samples]:
+    given = experiment.data.arguments
+    if "label" not in given or "path" not in given:
+        raise ConfigError(
+            "data.label and data.path are missing; legal: the server's own table and its label column"
+        )
+    root = experiment.data.root
+    path = Path(given["path"]) if root is None else Path(root) / given["path"]
+    table = open_table(path)
+    named = [given.get(key) or [] for key in ("numeric", "categorical", "drop")]
+    if given["label"] not in table.columns:
+        raise DataError(f"{path}: no column {given['label']!r}")
+    classes = tuple(sorted(set(table.columns[given["label"]])))
+    columns = fit_columns(table, given["label"], *named)
+    form = Form(classes, (columns.width,), False, no_scaling(), columns)
+    return form, encode_table(table, columns, classes, None)
+
+
+def own_federation(data: str, reading: Mapping[str, Any], text: str, number: int, clients: int) -> Federation:
+    """A client's own files as the one client of a federation that has any data here."""
+    form, path, share = read_form(text), Path(data), float(reading.get("test_share", 0.2))
+    if path.suffix.lower() in (*CSV_SUFFIXES, *PARQUET_SUFFIXES):
+        if form.columns is None:
+            raise DataError(f"{path} is a table, and the server's data is not")
+        samples = encode_table(open_table(path), form.columns, form.classes, reading.get("label"))
+        train, held_out = _split(samples.y, share)
+    else:
+        samples, train, held_out = _from_dataset(
+            open_data(path, size=reading.get("size"), test_share=share), form
+        )
+    _check_fit(path, samples, form)
+    nothing = torch.empty(0, dtype=torch.int64)
+    rows, held = ([nothing] * clients for _ in range(2))
+    rows[number], held[number] = train, held_out
+    test = samples.take(held_out)
+    return Federation(samples, test, form.classes, form.scaling, tuple(rows), tuple(held), name="own data")
+
+
+def _split(y: Tensor, share: float) -> tuple[Tensor, Tensor]:
+    if not share:
+        return torch.arange(len(y)), torch.empty(0, dtype=torch.int64)
+    split = stratified_split(y.numpy(), share, numpy_generator(0, "test rows"))
+    return torch.from_numpy(split.train), torch.from_numpy(split.test)
+
+
+def _from_dataset(data: Dataset, form: Form) -> tuple[Samples, Tensor, Tensor]:
+    """A data set with its classes renamed to the server's; what it keeps for the test is held out."""
+    unknown = [name for name in data.classes if name not in form.classes]
+    if unknown:
+        raise DataError(f"{data.name}: class {unknown[0]!r}; legal: {', '.join(form.classes)}")
+    places = torch.tensor([form.classes.index(name) for name in data.classes])
+    if data.assignment is not None:
+        rows = [torch.cat([torch.from_numpy(r) for r in part]) for part in data.assignment[:2] if len(part)]
+        held = rows[1] if len(rows) > 1 else torch.empty(0, dtype=torch.int64)
+        return Samples(data.train.x, places[data.train.y]), rows[0], held
+    x, y = torch.cat([data.train.x, data.test.x]), torch.cat([data.train.y, data.test.y])
+    count = len(data.train.y)
+    return Samples(x, places[y]), torch.arange(count), torch.arange(count, len(y))
+
+
+def _check_fit(path: Path, samples: Samples, form: Form) -> None:
+    if tuple(samples.x.shape[1:]) != form.shape or (samples.x.dtype == torch.uint8) != form.pixels:
+        kind = "bytes" if form.pixels else "floats"
+        raise DataError(
+            f"{path}: samples are {tuple(samples.x.shape[1:])} {samples.x.dtype}; legal: {form.shape} {kind}"
+        )
+
+
+@dataclass(frozen=True)
+class SurveyedFederation(Federation):
+    """A federation of which the server has the test set alone, and of its clients what they said."""
+
+    known: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.int64))  # [N, C]
+
+    def samples(self) -> Tensor:
+        return self.known.sum(1)
+
+    def counts(self) -> Tensor:
+        return self.known
+
+
+def surveyed_federation(experiment: Experiment, text: str, hellos: Sequence[Hello]) -> Federation:
+    """What the server knows of its clients."""
+    form, (_, test) = read_form(text), server_data(experiment)
+    nothing = torch.empty(0, dtype=torch.int64)
+    return SurveyedFederation(
+        train=Samples(test.x[:0], test.y[:0]),
+        test=test,
+        classes=form.classes,
+        scaling=form.scaling,
+        clients=(nothing,) * len(hellos),
+        held_out=tuple(torch.arange(hello.held_out) for hello in hellos),
+        name="clients' own data",
+        client_names=tuple(hello.client for hello in hellos),
+        known=torch.tensor([hello.counts for hello in hellos]),
+    )

@@ -137,5 +137,16 @@ def process_alive(number: int) -> bool:
     return state != "Z"
 
 
+def end_process(number: int, word: bytes) -> None:
+    """Kill a process whose command has this word: a number alone may belong to another program by now."""
+    try:
+        ours = word in Path(f"/proc/{number}/cmdline").read_bytes()
+    except OSError:
+        return
+    if ours:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(number, signal.SIGKILL)
+
+
 def _end_with_parent() -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -24,7 +24,7 @@ from counterpoise.errors import CounterpoiseError, RunError
 from counterpoise.experiment import runner
 from counterpoise.experiment.assemble import load_federation
 from counterpoise.experiment.atomic import write_atomically
-from counterpoise.experiment.config import Experiment, parse_experiment
+from counterpoise.experiment.config import Experiment, load_experiment
 from counterpoise.experiment.folder import RunFolder
 
 
@@ -36,16 +36,16 @@ def serve(grid: Grid, run_config: Mapping[str, Any]) -> None:
     try:
         _run(grid, run_config, job, folder)
     except CounterpoiseError as error:
-        folder.finish(str(error), error.exit_code)
+        folder.finish(job, str(error), error.exit_code)
     except BaseException as error:
-        folder.finish(f"the server app failed: {type(error).__name__}: {error}", 4)
+        folder.finish(job, f"the server app failed: {type(error).__name__}: {error}", 4)
         raise
     else:
-        folder.finish()
+        folder.finish(job)
 
 
 def _run(grid: Grid, run_config: Mapping[str, Any], job: Job, folder: JobFolder) -> None:
-    experiment = parse_experiment(str(run_config["experiment"]))
+    experiment = load_experiment(folder.experiment)
     shared = None if experiment.flower.clients else load_federation(experiment)
     classes = len(shared.classes) if shared else len(json.loads(str(run_config["form"]))["classes"])
     names = client_names(experiment, int(run_config["clients"]))

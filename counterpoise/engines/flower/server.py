@@ -14,7 +14,7 @@ from counterpoise.core.codec import digest
 from counterpoise.core.part import Replies, Task
 from counterpoise.core.tree import Params, Tree, stack, take, tmap, unflatten
 from counterpoise.engines.flower import messages
-from counterpoise.engines.flower.forms import Form, check_form, reply_form, sums_form, survey_form
+from counterpoise.engines.flower.forms import Form, check_form, form_of, reply_form, sums_form, survey_form
 from counterpoise.engines.flower.memory import FIRST, next_token
 from counterpoise.engines.flower.messages import MEASUREMENTS, TrainAsk, TrainReply
 from counterpoise.engines.flower.records import payload_bytes
@@ -51,11 +51,12 @@ class FlowerEngine:
     sent_bytes: int = 0
     received_bytes: int = 0
     _pending: dict[int, str] = field(default_factory=dict, repr=False)
+    _forms: dict[str, Form] = field(default_factory=dict, repr=False)
     _skipped: int = 0
 
     def train(self, tasks: Sequence[Task], broadcast: Broadcast) -> Replies:
         sha256 = messages.broadcast_digest(broadcast)
-        form = reply_form(self.work, tasks[0], broadcast)
+        form = self._form(tasks[0], broadcast)
         asks = self._asks(tasks, broadcast)
         nodes = self.roster.online()
         there = {name: ask for name, ask in asks.items() if name in nodes}
@@ -120,6 +121,13 @@ class FlowerEngine:
             names[client]: TrainAsk(self.run, names[client], broadcast, own, self._token(client), since)
             for client, own in mine.items()
         }
+
+    def _form(self, task: Task, broadcast: Broadcast) -> Form:
+        """What an answer looks like: it hangs on names and shapes alone, so it is found out once for each."""
+        key = repr([sorted(task.knobs), sorted(form_of(broadcast.shared).items())])
+        if key not in self._forms:
+            self._forms[key] = reply_form(self.work, task, broadcast)
+        return self._forms[key]
 
     def _token(self, client: int) -> str:
         kept = self.memory.get(client)

@@ -1,0 +1,135 @@
+"""From a data set to a federation, into a pack and back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from counterpoise.api import load_data
+from counterpoise.data.dataset import Dataset, Samples
+from counterpoise.data.federation import Federation
+from counterpoise.data.own import open_pack, write_pack
+from counterpoise.data.prepare import apply_imbalance, assigned_federation, pack_federation, split_federation
+from counterpoise.errors import ConfigError
+from counterpoise.experiment.assemble import fingerprint, load_federation
+from counterpoise.experiment.config import make_experiment
+
+
+@pytest.fixture(scope="module")
+def digits() -> Dataset:
+    return load_data("digits")
+
+
+def test_a_number_is_a_long_tail_and_its_inverse_the_same(digits: Dataset) -> None:
+    ten, tenth = apply_imbalance(digits, 10.0), apply_imbalance(digits, 0.1)
+    assert torch.equal(ten.train.y, tenth.train.y)
+    counts = torch.bincount(ten.train.y)
+    assert (
+        int(counts[0]) == int(torch.bincount(digits.train.y).max())
+        or counts[0] == (digits.train.y == 0).sum()
+    )
+    assert counts[0] / counts[-1] == pytest.approx(10, rel=0.1)
+    assert any("10" in note and "0.1" in note for note in ten.notes)
+
+
+def test_balanced_data_stays_as_it_is_and_nonsense_is_refused(digits: Dataset) -> None:
+    assert apply_imbalance(digits, 1.0) is digits
+    for wrong in (0.0, -3.0):
+        with pytest.raises(ConfigError, match="imbalance"):
+            apply_imbalance(digits, wrong)
+
+
+def test_every_training_sample_has_one_place(digits: Dataset) -> None:
+    federation = split_federation(
+        digits, "dirichlet", 7, alpha=0.3, seed=3, validation=0.25, server_validation=0.2
+    )
+    assert federation.validation is not None
+    rows = torch.cat([*federation.clients, *federation.held_out])
+    assert sorted(rows.tolist()) == list(range(len(federation.train.y)))
+    assert len(federation.train.y) + len(federation.validation.y) == len(digits.train.y)
+
+
+def test_the_server_takes_the_same_share_of_every_class(digits: Dataset) -> None:
+    federation = split_federation(digits, "iid", 3, server_validation=0.25)
+    assert federation.validation is not None
+    taken = torch.bincount(federation.validation.y, minlength=10)
+    assert taken.tolist() == [int(0.25 * n) for n in torch.bincount(digits.train.y).tolist()]
+
+
+def test_a_client_holds_out_its_share_but_keeps_one_to_train_on(digits: Dataset) -> None:
+    federation = split_federation(digits, "dirichlet", 30, alpha=0.05, validation=0.9)
+    for train, held in zip(federation.clients, federation.held_out, strict=True):
+        whole = len(train) + len(held)
+        assert len(held) == min(int(0.9 * whole), whole - 1)
+        assert len(train) >= 1
+
+
+def test_the_server_s_share_does_not_depend_on_the_run_s_seed(digits: Dataset) -> None:
+    first, second = (split_federation(digits, "iid", 3, seed=seed, server_validation=0.1) for seed in (0, 1))
+    assert first.validation is not None
+    assert second.validation is not None
+    assert torch.equal(first.validation.x, second.validation.x)
+    assert not all(torch.equal(a, b) for a, b in zip(first.clients, second.clients, strict=True))
+
+
+def packed(federation: Federation, path: Path) -> Federation:
+    dataset = pack_federation(federation)
+    assert dataset.assignment is not None
+    write_pack(dataset, dataset.assignment, path, {})
+    return assigned_federation(open_pack(path))
+
+
+def test_a_pack_gives_the_same_federation(digits: Dataset, tmp_path: Path) -> None:
+    federation = split_federation(digits, "dirichlet", 5, alpha=0.5, validation=0.1, server_validation=0.1)
+    found = packed(federation, tmp_path / "it.safetensors")
+    assert federation.validation is not None
+    assert found.validation is not None
+    assert torch.equal(found.validation.x, federation.validation.x)
+    for name in ("clients", "held_out"):
+        for ours, theirs in zip(getattr(federation, name), getattr(found, name), strict=True):
+            assert torch.equal(ours, theirs)
+            assert torch.equal(federation.train.x[ours], found.train.x[theirs])
+    assert torch.equal(found.test.y, federation.test.y)
+
+
+def test_a_run_from_a_pack_sees_what_the_run_from_the_files_sees(tmp_path: Path) -> None:
+    plain = make_experiment({"data": {"imbalance": 5.0}, "partition": {"clients": 4, "alpha": 0.5}})
+    federation = load_federation(plain)
+    path = tmp_path / "it.safetensors"
+    packed(federation, path)
+    again = load_federation(make_experiment({"data": {"name": "pack", "path": str(path)}}))
+    assert fingerprint(again) == fingerprint(federation)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"partition": {"name": "iid"}},
+        {"partition": {"alpha": 0.3}},
+        {"data": {"imbalance": 10.0}},
+        {"data": {"validation": 0.1}},
+    ],
+)
+def test_a_pack_is_not_prepared_twice(wrong: dict[str, dict[str, object]], tmp_path: Path) -> None:
+    path = tmp_path / "it.safetensors"
+    packed(load_federation(make_experiment({})), path)
+    tables = {"data": {"name": "pack", "path": str(path)} | wrong.get("data", {})}
+    with pytest.raises(ConfigError, match="pack"):
+        load_federation(make_experiment(tables | {k: v for k, v in wrong.items() if k != "data"}))
+
+
+def test_natural_clients_keep_their_names_when_one_of_them_vanishes() -> None:
+    samples = Samples(torch.zeros(6, 2), torch.tensor([0, 1, 0, 1, 0, 1]))
+    data = Dataset(
+        "own",
+        samples,
+        samples,
+        ("a", "b"),
+        clients=torch.tensor([0, 0, 1, 1, 2, 2]),
+        client_names=("x", "y", "z"),
+    )
+    kept = data.keep(torch.from_numpy(np.array([0, 1, 4, 5])))
+    assert split_federation(kept, "natural", 0).client_names == ("x", "z")
