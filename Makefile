@@ -39,7 +39,7 @@ docs: $(STAMP)
 	$(BIN)/python -m counterpoise.docs docs/reference.md
 
 bench: $(STAMP)
-	$(BIN)/python benchmarks/engines.py
+	$(BIN)/python benchmarks/cpu.py
 
 clean:
 	rm -rf $(VENV) build *.egg-info

@@ -52,5 +52,5 @@ def _visit(data: ClientData, stream: torch.Generator) -> Tensor:
         return torch.randperm(len(data.labels), generator=stream)
     # By the inverse of the cumulated chances: torch.multinomial refuses more than 2^24 samples.
     reached = data.chances.double().cumsum(0)
-    luck = torch.rand(len(reached), generator=stream, dtype=torch.float64) * reached[-1]
+    luck = torch.rand(len(reached), generator=stream, dtype=torch.float64) * reached[-1:]
     return torch.searchsorted(reached, luck, right=True).clamp(max=len(reached) - 1)

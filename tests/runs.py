@@ -29,7 +29,7 @@ TINY: dict[str, Any] = {
 }
 
 COMMAND = (sys.executable, "-c", "from counterpoise.cli import main; main()")
-PATIENCE = 60.0  # seconds after which something that must happen is said not to
+PATIENCE = 120.0  # seconds after which something that must happen is said not to
 
 
 class Finished(NamedTuple):

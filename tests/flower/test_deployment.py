@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,12 @@ pytest.importorskip("flwr", reason="flwr is not installed: pip install 'counterp
 
 from deployed import deployed, embedded_sha, experiment, rounds_done, wait_until
 
-from counterpoise.engines.flower.job import JobFolder
+from counterpoise.engines.flower import processes
+from counterpoise.engines.flower.certs import make_certs
+from counterpoise.engines.flower.deployment import Link, register, start_superlink, start_supernode
+from counterpoise.engines.flower.job import ClientFile, JobFolder, write_client_file
 from counterpoise.errors import RunError
+from counterpoise.experiment.folder import RunFolder, read_rows
 
 METHODS: list[Any] = [
     "fedavg",
@@ -84,10 +89,50 @@ def test_a_killed_node_is_a_drop_out_and_finds_its_memory_when_it_is_back(tmp_pa
         wait_until(lambda: rounds_done(out) >= 3, 300)
         net.start_node("1")
         summary = net.finish(ready)
-        from counterpoise.experiment.folder import RunFolder, read_rows
-
         rows = read_rows(RunFolder(out).metrics)
     assert summary["skipped_rounds"] == 0
     assert any(row["loss"] is not None and row["replied"] - len(row["rejected"]) == 1 for row in rows)
     assert rows[-1]["replied"] == 2
     assert rows[-1]["rejected"] == []
+
+
+@pytest.mark.deploy
+def test_intruders_are_refused_and_receive_no_byte_of_the_model(tmp_path: Path) -> None:
+    """An unregistered key, another authority, and plain text, each in the name of client 0."""
+    config = experiment("fedavg", 1)
+    with deployed(tmp_path / "net") as net:
+        stranger = make_certs(tmp_path / "other", ["0"])
+        assert net.link.certs is not None
+        links = {
+            "unregistered": (net.link, stranger.private_key("0")),
+            "authority": (net.link._replace(certs=stranger), None),
+            "plain": (net.link._replace(certs=None), None),
+        }
+        for name, (link, key) in links.items():
+            place = tmp_path / name
+            write_client_file(place / "client.json", ClientFile("0", str(place)))
+            net.nodes[name] = start_supernode("0", link, place / "client.json", place / "home", tmp_path / f"{name}.log", key)  # fmt: skip
+        summary = net.run(config, tmp_path / "out")
+    assert summary["params_sha256"] == embedded_sha(config, tmp_path / "alone")
+    for name in links:
+        log = (tmp_path / f"{name}.log").read_text()
+        assert "Starting Flower SuperNode" in log
+        assert "Receiving" not in log
+
+
+@pytest.mark.deploy
+def test_a_server_whose_certificate_has_expired_is_refused(tmp_path: Path) -> None:
+    folder = JobFolder(tmp_path / "net")
+    folder.open()
+    certs = make_certs(tmp_path / "certs", ["0"], days=0)
+    link = Link("127.0.0.1", processes.free_port(), certs)
+    superlink = start_superlink(folder, link)
+    write_client_file(tmp_path / "0" / "client.json", ClientFile("0", str(tmp_path / "0")))
+    node = start_supernode("0", link, tmp_path / "0" / "client.json", tmp_path / "home", tmp_path / "0.log")
+    try:
+        time.sleep(15)
+        with pytest.raises(RunError):
+            register(folder, certs, "0")
+    finally:
+        processes.stop([superlink, node])
+    assert "SuperNode ID" not in (tmp_path / "0.log").read_text()

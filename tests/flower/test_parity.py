@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest.importorskip("flwr", reason="flwr is not installed: pip install 'counterpoise[flower]'")
 
 import torch
-from federations import COMPOSITIONS, every_spec, run_rounds, simulate, spec_name, unequal_federation
+from federations import (
+    COMPOSITIONS,
+    every_spec,
+    run_rounds,
+    simulate,
+    small_model,
+    spec_name,
+    unequal_federation,
+)
+from flwr.app import Array, ArrayRecord, Message
 from local_grid import over_flower
 
+from counterpoise.client import Broadcast
 from counterpoise.core.codec import digest
 from counterpoise.core.local import Local
 from counterpoise.core.method import MethodSpec
@@ -35,8 +47,6 @@ def test_records_equal_the_loop_bit_for_bit(spec: MethodSpec, tmp_path: Path) ->
 
 @pytest.mark.parametrize("spec", ["fedavg", "scaffold", COMPOSITIONS[1]], ids=spec_name)
 def test_buffers_and_float32_travel_too(spec: MethodSpec, tmp_path: Path) -> None:
-    from federations import small_model
-
     shape = (2, 6, 6)
     settings = {
         "federation": unequal_federation(shape),
@@ -67,8 +77,6 @@ def test_several_trainings_of_one_client_travel_in_one_message(tmp_path: Path) -
     for sim in (alone, remote):
         state = sim.open()
         before = len(grid.sent)
-        from counterpoise.client import Broadcast
-
         shared = {"control_variates": state.slots["control_variates"]}
         found = sim.engine.train(tasks, Broadcast(0, 0.1, state.params, state.buffers, shared))
         order = found.client.argsort(stable=True)
@@ -91,3 +99,36 @@ def test_the_server_keeps_names_of_memory_and_no_memory(tmp_path: Path) -> None:
     kept = list(remote.engine.memory.values())
     assert kept
     assert all(set(memory) == {KEPT} and memory[KEPT]["token"].shape == (32,) for memory in kept)
+
+
+def test_clients_note_the_same_digest_unless_the_server_sends_one_of_them_another_model(
+    tmp_path: Path,
+) -> None:
+    remote, _ = over_flower("fedavg", tmp_path, cohort=None)
+    state = run_rounds(remote, rounds=1)
+    assert len(_noted(tmp_path, 0)) == 1
+    engine: Any = remote.engine
+    for client in (0, 1):
+        other = tmap(lambda leaf, client=client: leaf + client, state.params)
+        engine.train([Task(client)], Broadcast(1, 0.1, other, {}, {}))
+    assert len(_noted(tmp_path, 1)) == 2
+
+
+def _noted(path: Path, round: int) -> set[str]:
+    rows = [json.loads(line) for p in path.rglob("received.jsonl") for line in p.read_text().splitlines()]
+    return {row["sha256"] for row in rows if row["round"] == round}
+
+
+def test_a_model_altered_on_the_way_is_refused_by_the_client(tmp_path: Path) -> None:
+    remote, grid = over_flower("fedavg", tmp_path, cohort=None)
+    state = remote.open()
+
+    def alter(ask: Message) -> None:
+        if ask.metadata.group_id == "2":
+            record = ask.content.array_records["model"]
+            path = sorted(record)[0]
+            ask.content["model"] = ArrayRecord({**record, path: Array(record[path].numpy() + 1e-9)})
+
+    grid.before = alter
+    _, outcome = remote.advance(state)
+    assert [(r.client, r.reason) for r in outcome.rejected] == [(2, "sha256")]

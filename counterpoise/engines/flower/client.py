@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -63,6 +64,7 @@ def train(seat: Seat, content: RecordDict) -> RecordDict:
     ask, sha256 = messages.read_train(content, seat.number)
     if ask.client != seat.name:
         raise Refused("client")
+    _note_received(seat, ask, sha256)
     disk = DiskMemory(seat.state, ask.run, seat.name)
     known = disk.load(ask.memory)
     disk.settle(ask.memory, ask.broadcast.round, ask.since)
@@ -71,6 +73,14 @@ def train(seat: Seat, content: RecordDict) -> RecordDict:
     if kept:
         disk.write(token, ask.memory, ask.broadcast.round, kept)
     return messages.write_train_reply(ask, sha256, reply._replace(token=token))
+
+
+def _note_received(seat: Seat, ask: TrainAsk, sha256: str) -> None:
+    """A log by which clients can compare among themselves that a round's server sent all of them the same."""
+    seat.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    row = {"run": ask.run, "client": seat.name, "round": ask.broadcast.round, "sha256": sha256}
+    with (seat.state / "received.jsonl").open("a") as stream:
+        stream.write(json.dumps(row) + "\n")
 
 
 def _train_tasks(work: Workplace, ask: TrainAsk, known: Tree | None) -> tuple[TrainReply, Tree]:

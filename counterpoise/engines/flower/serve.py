@@ -49,7 +49,8 @@ def _run(grid: Grid, run_config: Mapping[str, Any], job: Job, folder: JobFolder)
     shared = None if experiment.flower.clients else load_federation(experiment)
     classes = len(shared.classes) if shared else len(json.loads(str(run_config["form"]))["classes"])
     names = client_names(experiment, int(run_config["clients"]))
-    roster = Roster(grid, names, classes, _known(names, shared), job.named_nodes)
+    known = _known_counts(names, shared, folder)
+    roster = Roster(grid, names, classes, _agreeing(known), job.named_nodes)
     missing = roster.gather(experiment.flower.wait)
     if missing and not (job.resume and len(names) - len(missing) >= experiment.flower.min_replies):
         raise RunError(f"{len(missing)} of {len(names)} clients did not come: {first_of(missing)}")
@@ -78,12 +79,17 @@ def patience_of(experiment: Experiment) -> Patience:
     return Patience(table.timeout, table.min_replies, table.max_skipped, window)
 
 
-def _known(names: list[str], federation: Federation | None) -> Callable[[Hello], None]:
-    """Where the server knows the clients' data, a client that has other data is refused."""
-    counts = None if federation is None else federation.counts().tolist()
+def _known_counts(names: list[str], shared: Federation | None, folder: JobFolder) -> dict[str, list[int]]:
+    """Class counts of clients that the server knows already: from the experiment's data, or from the run's start."""
+    if shared is not None:
+        return dict(zip(names, shared.counts().tolist(), strict=True))
+    said = json.loads(folder.roster.read_text()) if folder.roster.exists() else {}
+    return {name: hello["counts"] for name, hello in said.items()}
 
+
+def _agreeing(known: Mapping[str, list[int]]) -> Callable[[Hello], None]:
     def check(hello: Hello) -> None:
-        if counts is not None and hello.counts != counts[names.index(hello.client)]:
+        if hello.counts != known.get(hello.client, hello.counts):
             raise Refused("counts")
 
     return check
