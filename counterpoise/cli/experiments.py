@@ -74,7 +74,7 @@ def demo(
     """Compare FedAvg with remedies for class imbalance on long-tailed digits, over several seeds."""
     from counterpoise.experiment.demo import run_demo
 
-    with _interruptible(lambda: "the same command goes on where it stopped"):
+    with interruptible(lambda: "the same command goes on where it stopped"):
         typer.echo(run_demo(out, seeds, rounds))
 
 
@@ -84,12 +84,12 @@ def watched(
     from counterpoise.cli.live import Live
     from counterpoise.experiment.folder import RunFolder
 
-    with _interruptible(RunFolder(folder).way_on), Live() as live:
+    with interruptible(RunFolder(folder).way_on), Live() as live:
         return work(live.show)
 
 
 @contextmanager
-def _interruptible(way_on: Callable[[], str]) -> Iterator[None]:
+def interruptible(way_on: Callable[[], str]) -> Iterator[None]:
     """Ctrl-C and a polite kill end in one line that says how to go on."""
     from counterpoise.errors import RunError
 
@@ -112,6 +112,11 @@ def _interruptible(way_on: Callable[[], str]) -> Iterator[None]:
 def report(summary: Mapping[str, Any], folder: Path, as_json: bool) -> None:
     from counterpoise.report.table import table
 
+    if summary["rejected_replies"]:
+        typer.echo(
+            f"note: {summary['rejected_replies']} replies could not be used and {summary['skipped_rounds']} of {summary['rounds']} rounds were skipped; {folder / 'metrics.jsonl'} says why",
+            err=True,
+        )
     typer.echo(json.dumps(summary, indent=2) if as_json else f"{table([summary])}\n{folder}")
 
 

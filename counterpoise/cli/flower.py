@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from counterpoise.cli.experiments import AsJson, Out, Overrides, report, watched
+from counterpoise.cli.experiments import AsJson, Out, Overrides, interruptible, report, watched
 
 if TYPE_CHECKING:
     from counterpoise.experiment.config import Experiment
@@ -111,7 +111,8 @@ def client(
     reading: dict[str, Any] = {"label": label, "test_share": test_share, "size": size}
     place = (state or Path.home() / ".local" / "state" / "counterpoise" / check_name(name)).absolute()
     own = None if data is None else str(data.absolute())
-    commands.join(ClientFile(check_name(name), str(place), own, reading), link)
+    with interruptible(lambda: "start it again to take part again"):
+        commands.join(ClientFile(check_name(name), str(place), own, reading), link)
 
 
 @app.command()

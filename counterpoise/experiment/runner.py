@@ -210,7 +210,7 @@ def _check_facts(run: Run, found: Mapping[str, Any]) -> None:
             f"{run.folder.path} cannot go on to the same end: {difference}; install that version, or start a new run"
         )
     for what in ("data", "model"):
-        if found[f"{what}_sha256"] != run.facts[f"{what}_sha256"]:
+        if found.get(f"{what}_sha256") != run.facts[f"{what}_sha256"]:
             raise ConfigError(
                 f"{run.folder.path} cannot go on: the {what} is not what it was (its SHA-256 differs); put it back, or start a new run"
             )

@@ -121,6 +121,13 @@ def test_run_as_json_prints_the_summary_and_nothing_else(tmp_path: Path) -> None
     assert read_strictly(out) == read_summary(tmp_path / "run")
 
 
+def test_replies_that_could_not_be_used_are_told(tmp_path: Path) -> None:
+    code, _, err = call("run", write_tiny(tmp_path), "local.lr=1e30", "rounds=2", "--out", tmp_path / "run")
+    assert code == 0
+    assert err.startswith("note: 4 replies could not be used and 2 of 2 rounds were skipped; ")
+    assert err.endswith("metrics.jsonl says why\n")
+
+
 def test_options_may_stand_anywhere(tmp_path: Path) -> None:
     experiment = write_tiny(tmp_path)
     for number, order in enumerate((("--out", "{}", "rounds=1"), ("rounds=1", "--out", "{}"))):
