@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from counterpoise.experiment.config import Experiment
 
 app = typer.Typer(
-    help="The same methods over a real network, by Flower (pip install 'counterpoise[flower]').",
+    help="The same methods over a real network, by Flower (pip install 'counterpoise\\[flower]').",
     no_args_is_help=True,
 )
 
@@ -36,8 +36,7 @@ def up(
     as_json: AsJson = False,
 ) -> None:
     """Start a whole deployment on this machine, with TLS and node keys, run the experiment, and take it down."""
-    from counterpoise.engines.flower import commands
-
+    commands = _commands()
     config, folder = _which(experiment, overrides, resume, out, clients)
     report(watched(lambda watch: commands.up(config, folder, watch), folder), folder, as_json)
 
@@ -51,8 +50,7 @@ def simulate(
     as_json: AsJson = False,
 ) -> None:
     """Run the experiment in Flower's simulation, on Ray."""
-    from counterpoise.engines.flower import commands
-
+    commands = _commands()
     config, folder = _which(experiment, overrides, resume, out)
     report(watched(lambda watch: commands.simulate(config, folder, watch), folder), folder, as_json)
 
@@ -72,8 +70,7 @@ def server(
     as_json: AsJson = False,
 ) -> None:
     """Listen for clients on other machines and run the experiment with them."""
-    from counterpoise.engines.flower import commands
-
+    commands = _commands()
     link = _link(host, port, certs, insecure)
     config, folder = _which(experiment, overrides, resume, out)
     report(watched(lambda watch: commands.serve(config, folder, link, watch), folder), folder, as_json)
@@ -98,7 +95,7 @@ def client(
     insecure: Insecure = False,
 ) -> None:
     """Take part as one client with your own data, until stopped. Nothing but the messages leaves this machine."""
-    from counterpoise.engines.flower import commands
+    commands = _commands()
     from counterpoise.engines.flower.job import ClientFile, check_name
     from counterpoise.errors import ConfigError
 
@@ -124,10 +121,28 @@ def certs(
     ] = None,
 ) -> None:
     """Make an authority, the server's certificate, and a key pair a client; prints who gets which file."""
-    from counterpoise.engines.flower.commands import certificates
-
-    for who, files in certificates(folder, client, host or []).items():
+    for who, files in _commands().certificates(folder, client, host or []).items():
         typer.echo(f"{who}: {files}")
+
+
+def _commands() -> Any:
+    """The module that does the work, where the one version of Flower it is written for is there."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    from counterpoise.engines.flower import FLWR
+    from counterpoise.errors import ConfigError
+
+    try:
+        found = version("flwr")
+    except PackageNotFoundError:
+        found = "none"
+    if found != FLWR:
+        raise ConfigError(
+            f"flwr {FLWR} is needed and {found} is installed; legal: pip install 'counterpoise[flower]'"
+        )
+    from counterpoise.engines.flower import commands
+
+    return commands
 
 
 def _link(host: str, port: int, certs: Path | None, insecure: bool) -> Any:

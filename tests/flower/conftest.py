@@ -1,17 +1,8 @@
-"""These tests need Flower, an optional extra."""
+"""Flower is an optional extra; nothing of it may call home."""
 
 from __future__ import annotations
 
-import importlib.util
-
 import pytest
-
-MISSING = importlib.util.find_spec("flwr") is None
-collect_ignore_glob = ["test_*.py"] if MISSING else []
-
-
-def pytest_report_header() -> str:
-    return "tests/flower: skipped, flwr is not installed" if MISSING else "tests/flower: flwr is installed"
 
 
 @pytest.fixture(autouse=True)

@@ -60,7 +60,7 @@ class Deployed:
         return ready
 
     def finish(self, ready: commands.Prepared) -> dict[str, Any]:
-        return commands._follow(ready, self.superlink, None)
+        return commands.follow(ready, self.superlink, None)
 
     def run(self, config: Experiment | None, out: Path) -> dict[str, Any]:
         return self.finish(self.launch(config, out))

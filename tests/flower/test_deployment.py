@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import time
 from pathlib import Path
@@ -20,6 +21,8 @@ from counterpoise.engines.flower.deployment import Link, register, start_superli
 from counterpoise.engines.flower.job import ClientFile, JobFolder, write_client_file
 from counterpoise.errors import RunError
 from counterpoise.experiment.folder import RunFolder, read_rows
+
+KILLS = range(int(os.environ.get("COUNTERPOISE_KILLS", "1")))  # at so many different moments
 
 METHODS: list[Any] = [
     "fedavg",
@@ -51,12 +54,19 @@ def test_every_kind_of_method_equals_one_process_bit_for_bit(tmp_path: Path) -> 
     assert found == expected
 
 
+def _reach_the_middle(out: Path, moment: int) -> None:
+    """Some time into the second round."""
+    wait_until(lambda: rounds_done(out) >= 1, 180)
+    time.sleep(random.Random(moment).uniform(0, 12))
+
+
 @pytest.mark.deploy
-def test_a_killed_server_app_resumes_to_the_undisturbed_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize("moment", KILLS)
+def test_a_killed_server_app_resumes_to_the_undisturbed_run(moment: int, tmp_path: Path) -> None:
     config, out = experiment("scaffold", 3), tmp_path / "out"
     with deployed(tmp_path / "net") as net:
         ready = net.launch(config, out)
-        wait_until(lambda: rounds_done(out) >= 1, 180)
+        _reach_the_middle(out, moment)
         os.kill(int(JobFolder(out).process.read_text()), signal.SIGKILL)
         with pytest.raises(RunError, match="server app ended"):
             net.finish(ready)
@@ -66,11 +76,12 @@ def test_a_killed_server_app_resumes_to_the_undisturbed_run(tmp_path: Path) -> N
 
 
 @pytest.mark.deploy
-def test_a_killed_superlink_resumes_to_the_undisturbed_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize("moment", KILLS)
+def test_a_killed_superlink_resumes_to_the_undisturbed_run(moment: int, tmp_path: Path) -> None:
     config, out = experiment("scaffold", 3), tmp_path / "out"
     with deployed(tmp_path / "net") as net:
         ready = net.launch(config, out)
-        wait_until(lambda: rounds_done(out) >= 1, 180)
+        _reach_the_middle(out, moment)
         net.kill_superlink()
         with pytest.raises(RunError, match=r"superlink ended|server app ended"):
             net.finish(ready)
@@ -80,11 +91,14 @@ def test_a_killed_superlink_resumes_to_the_undisturbed_run(tmp_path: Path) -> No
 
 
 @pytest.mark.deploy
-def test_a_killed_node_is_a_drop_out_and_finds_its_memory_when_it_is_back(tmp_path: Path) -> None:
+@pytest.mark.parametrize("moment", KILLS)
+def test_a_killed_node_is_a_drop_out_and_finds_its_memory_when_it_is_back(
+    moment: int, tmp_path: Path
+) -> None:
     config, out = experiment("scaffold", 6), tmp_path / "out"
     with deployed(tmp_path / "net") as net:
         ready = net.launch(config, out)
-        wait_until(lambda: rounds_done(out) >= 1, 180)
+        _reach_the_middle(out, moment)
         net.kill_node("1")
         wait_until(lambda: rounds_done(out) >= 3, 300)
         net.start_node("1")

@@ -175,7 +175,8 @@ def _resumed(sim: Simulation, grid: LocalGrid, memory: Any) -> Simulation:
 def test_a_run_does_not_touch_the_memory_of_another(tmp_path: Path) -> None:
     sim, _ = over_flower("scaffold", tmp_path)
     run_rounds(sim)
-    before = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
+    before = {p: p.read_bytes() for p in tmp_path.rglob("memory/*/*/*")}
+    assert before
     other, _ = over_flower("scaffold", tmp_path)
     other_engine: Any = other.engine
     other_engine.run = "1" * 64

@@ -113,12 +113,13 @@ def test_there_are_at_least_26_kinds_of_malformed_replies() -> None:
     assert len(DAMAGES) >= 26
 
 
-def test_repeated_late_early_and_uninvited_replies_change_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("trials", [50, pytest.param(500, marks=pytest.mark.slow)])
+def test_repeated_late_early_and_uninvited_replies_change_nothing(trials: int, tmp_path: Path) -> None:
     here = scene("scaffold", tmp_path)
     expected, _ = here.end(here.replies)
     rng = random.Random(0)
     uninvited = [sent_by(here.replies[0], 3), sent_by(here.replies[0], 5), _with_source(here.replies[0], 17)]
-    for trial in range(500):
+    for trial in range(trials):
         replies = list(here.replies)
         junk = rng.choices([*here.replies, *uninvited], k=rng.choice([1, 2, 10]))
         late = rng.choices(here.older, k=rng.choice([0, 1, 4]))

@@ -6,10 +6,9 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from counterpoise.engines.flower import FLWR
 from counterpoise.experiment.config import DataTable, Experiment
 from counterpoise.experiment.toml import write_toml
-
-FLWR = "flwr==1.41.0"
 
 PROJECT = f"""
 [build-system]
@@ -21,7 +20,7 @@ name = "counterpoise-run"
 version = "1.0.0"
 description = "A run of counterpoise"
 license = "MIT"
-dependencies = ["{FLWR}"]
+dependencies = ["flwr=={FLWR}"]
 
 [tool.flwr.app]
 publisher = "counterpoise"

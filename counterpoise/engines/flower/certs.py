@@ -133,9 +133,10 @@ def _usage(signs_certificates: bool) -> x509.KeyUsage:
 
 
 def _private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(
+    pem: bytes = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
+    return pem
 
 
 def _write_secret(path: Path, content: bytes) -> None:

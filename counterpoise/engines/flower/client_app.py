@@ -11,20 +11,22 @@ from counterpoise.engines.flower.workplaces import take_seat
 app = ClientApp()
 
 
-@app.query("hello")
 def hello(message: Message, context: Context) -> Message:
     return _answer(message, context, client.say_hello)
 
 
-@app.train()
 def train(message: Message, context: Context) -> Message:
     return _answer(message, context, client.train)
 
 
-@app.evaluate("measure")
 def measure(message: Message, context: Context) -> Message:
     return _answer(message, context, client.measure_models)
 
 
 def _answer(message: Message, context: Context, handler: client.Handler) -> Message:
     return client.answer(message, lambda: take_seat(context.run_config, context.node_config), handler)
+
+
+app.query("hello")(hello)
+app.train()(train)
+app.evaluate("measure")(measure)

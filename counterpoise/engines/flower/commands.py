@@ -51,7 +51,7 @@ def up(experiment: Experiment | None, out: Path, watch: Watch | None = None) -> 
             deployment.register(ready.folder, certs, name)
             children.append(local_supernode(ready.folder, link, name))
         deployment.submit(ready.folder)
-        return _follow(ready, children[0], watch)
+        return follow(ready, children[0], watch)
 
 
 def simulate(experiment: Experiment | None, out: Path, watch: Watch | None = None) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def simulate(experiment: Experiment | None, out: Path, watch: Watch | None = Non
     with _guarded(ready), _children() as children:
         children.append(deployment.start_superlink(ready.folder, link, simulation=True))
         deployment.submit(ready.folder, [f"num-supernodes={len(ready.names)}", "client-resources-num-cpus=1"])
-        return _follow(ready, children[0], watch)
+        return follow(ready, children[0], watch)
 
 
 def serve(experiment: Experiment | None, out: Path, link: Link, watch: Watch | None = None) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def serve(experiment: Experiment | None, out: Path, link: Link, watch: Watch | N
             for name in ready.names:
                 deployment.register(ready.folder, link.certs, name)
         deployment.submit(ready.folder)
-        return _follow(ready, children[0], watch)
+        return follow(ready, children[0], watch)
 
 
 def join(client: ClientFile, link: Link) -> None:
@@ -132,7 +132,7 @@ def local_supernode(folder: JobFolder, link: Link, name: str) -> Child:
     return deployment.start_supernode(name, link, path, place / "flower", folder.logs / f"client-{name}.log")
 
 
-def _follow(ready: Prepared, superlink: Child, watch: Watch | None) -> dict[str, Any]:
+def follow(ready: Prepared, superlink: Child, watch: Watch | None) -> dict[str, Any]:
     run, shown = RunFolder(ready.out), 0
 
     def tick() -> None:

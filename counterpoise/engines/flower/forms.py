@@ -9,7 +9,7 @@ import torch
 
 from counterpoise.client import Broadcast, Result, enroll
 from counterpoise.core.part import Task
-from counterpoise.core.tree import Tree, flatten
+from counterpoise.core.tree import Tree, flatten, unflatten
 from counterpoise.data.dataset import Samples
 from counterpoise.data.federation import Federation
 from counterpoise.engines.flower.refusal import Refused
@@ -24,6 +24,11 @@ LARGEST = 1e30  # beyond it sums of squares leave the range of float32, and no t
 
 def form_of(tree: Tree) -> Form:
     return {path: (leaf.shape, leaf.dtype) for path, leaf in flatten(tree).items()}
+
+
+def zeros_of(form: Form) -> Tree:
+    """A tree of this form that says nothing."""
+    return unflatten({path: torch.zeros(shape, dtype=dtype) for path, (shape, dtype) in form.items()})
 
 
 def check_form(tree: Tree, form: Form) -> None:

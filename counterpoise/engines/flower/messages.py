@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from flwr.app import MetricRecord, RecordDict
+from flwr.app import ArrayRecord, MetricRecord, RecordDict
 
 from counterpoise.client import Broadcast
 from counterpoise.core.codec import digest
@@ -16,6 +16,7 @@ from counterpoise.core.tree import Params, Tree
 from counterpoise.engines.flower.forms import Form, check_form
 from counterpoise.engines.flower.records import pack_facts, pack_tree, take, unpack_facts, unpack_tree
 from counterpoise.engines.flower.refusal import Refused
+from counterpoise.errors import ConfigError
 from counterpoise.evaluate import Measurement, count
 
 TRAIN, MEASURE, HELLO = "train", "evaluate.measure", "query.hello"
@@ -58,7 +59,7 @@ class Hello(NamedTuple):
 
 def broadcast_digest(broadcast: Broadcast) -> str:
     """SHA-256 of all that a round tells its clients: the same for every client, and each of them checks it."""
-    facts = json.dumps([broadcast.round, broadcast.lr]).encode()
+    facts = json.dumps([broadcast.round, float(broadcast.lr)]).encode()
     return hashlib.sha256(facts + digest(_broadcast_tree(broadcast)).encode()).hexdigest()
 
 
@@ -68,11 +69,13 @@ def _broadcast_tree(broadcast: Broadcast) -> Tree:
 
 def write_train(asks: Sequence[TrainAsk], sha256: str) -> list[RecordDict]:
     """One message a client; the model is packed once."""
-    model = pack_tree(_broadcast_tree(asks[0].broadcast)) if asks else None
+    if not asks:
+        return []
+    model = pack_tree(_broadcast_tree(asks[0].broadcast))
     return [_train_content(ask, sha256, model) for ask in asks]
 
 
-def _train_content(ask: TrainAsk, sha256: str, model: object) -> RecordDict:
+def _train_content(ask: TrainAsk, sha256: str, model: ArrayRecord) -> RecordDict:
     facts = pack_facts(
         {
             "run": ask.run,
@@ -89,7 +92,7 @@ def _train_content(ask: TrainAsk, sha256: str, model: object) -> RecordDict:
         f"task-{k}": MetricRecord({name: float(value) for name, value in task.knobs.items()})
         for k, task in enumerate(ask.tasks)
     }
-    return RecordDict({"ask": facts, "model": model, **knobs})  # type: ignore[dict-item]
+    return RecordDict({"ask": facts, "model": model, **knobs})
 
 
 def read_train(content: RecordDict, client: int) -> tuple[TrainAsk, str]:
@@ -142,6 +145,14 @@ def _task_names(count: int) -> list[str]:
     if not 1 <= count <= 10_000:
         raise Refused("records")
     return [f"task-{k}" for k in range(count)]
+
+
+def measurement_name(measurement: Measurement) -> str:
+    """What clients know a measurement by: a function cannot be sent."""
+    for name, known in MEASUREMENTS.items():
+        if known is measurement:
+            return name
+    raise ConfigError(f"clients cannot be asked for this over Flower; legal: {', '.join(MEASUREMENTS)}")
 
 
 def write_measure(clients: Sequence[str], models: Params, buffers: Params, name: str) -> list[RecordDict]:

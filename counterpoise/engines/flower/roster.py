@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from flwr.app import Message
 from flwr.serverapp import Grid
 
+from counterpoise.engines.flower.answers import error_word
 from counterpoise.engines.flower.hello import read_hello, write_hello
 from counterpoise.engines.flower.messages import HELLO, Hello
 from counterpoise.engines.flower.refusal import REASONS, Refused
@@ -86,12 +87,6 @@ class Roster:
             return
         self._node[hello.client] = node
         self.hellos[hello.client] = hello
-
-
-def error_word(reply: Message) -> str:
-    """The word that a failed client gave, where it is one of ours."""
-    reason = reply.error.reason or ""
-    return reason if reason in REASONS else "error"
 
 
 def first_of(names: Iterable[str], most: int = 5) -> str:

@@ -34,7 +34,7 @@ def serve(grid: Grid, run_config: Mapping[str, Any]) -> None:
     folder = JobFolder(Path(job.out))
     write_atomically(folder.process, str(os.getpid()).encode())
     try:
-        _run(grid, run_config, job, folder)
+        run(grid, run_config, job, folder)
     except CounterpoiseError as error:
         folder.finish(job, str(error), error.exit_code)
     except BaseException as error:
@@ -44,7 +44,7 @@ def serve(grid: Grid, run_config: Mapping[str, Any]) -> None:
         folder.finish(job)
 
 
-def _run(grid: Grid, run_config: Mapping[str, Any], job: Job, folder: JobFolder) -> None:
+def run(grid: Grid, run_config: Mapping[str, Any], job: Job, folder: JobFolder) -> None:
     experiment = load_experiment(folder.experiment)
     shared = None if experiment.flower.clients else load_federation(experiment)
     classes = len(shared.classes) if shared else len(json.loads(str(run_config["form"]))["classes"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -12,18 +12,28 @@ from flwr.serverapp import Grid
 from counterpoise.client import Broadcast
 from counterpoise.core.codec import digest
 from counterpoise.core.part import Replies, Task
-from counterpoise.core.tree import Params, Tree, stack, take, tmap, unflatten
+from counterpoise.core.tree import Params, Tree, stack, take, tmap
 from counterpoise.engines.flower import messages
-from counterpoise.engines.flower.forms import Form, check_form, form_of, reply_form, sums_form, survey_form
+from counterpoise.engines.flower.answers import first_answers
+from counterpoise.engines.flower.forms import (
+    Form,
+    check_form,
+    form_of,
+    reply_form,
+    sums_form,
+    survey_form,
+    zeros_of,
+)
 from counterpoise.engines.flower.memory import FIRST, next_token
-from counterpoise.engines.flower.messages import MEASUREMENTS, TrainAsk, TrainReply
+from counterpoise.engines.flower.messages import TrainAsk, TrainReply, measurement_name
 from counterpoise.engines.flower.records import payload_bytes
 from counterpoise.engines.flower.refusal import Refused
-from counterpoise.engines.flower.roster import Roster, error_word
+from counterpoise.engines.flower.roster import Roster
 from counterpoise.engines.workplace import Memory, Refusal, Workplace
-from counterpoise.errors import ConfigError, RunError
+from counterpoise.errors import RunError
 from counterpoise.evaluate import Measurement
 
+NOBODY = -1  # a reply of a node that speaks for no client
 KEPT = "kept on the client"  # stands in a checkpoint for memory that is not on the server
 
 
@@ -55,20 +65,23 @@ class FlowerEngine:
     _skipped: int = 0
 
     def train(self, tasks: Sequence[Task], broadcast: Broadcast) -> Replies:
-        sha256 = messages.broadcast_digest(broadcast)
-        form = self._form(tasks[0], broadcast)
-        asks = self._asks(tasks, broadcast)
-        nodes = self.roster.online()
+        sha256, form = messages.broadcast_digest(broadcast), self._form(tasks[0], broadcast)
+        asks, nodes, names = self._asks(tasks, broadcast), self.roster.online(), self.roster.names
         there = {name: ask for name, ask in asks.items() if name in nodes}
         contents = messages.write_train(list(there.values()), sha256)
         replies = self._exchange(messages.TRAIN, dict(zip(there, contents, strict=True)), nodes)
-        answers = self._read_replies(replies, asks, nodes, sha256, form)
+
+        def read(name: str, content: RecordDict) -> TrainReply:
+            samples = int(self.work.federation.samples()[names.index(name)])
+            token = next_token(asks[name].memory, name, sha256)
+            return messages.read_train_reply(content, asks[name], sha256, samples, token, form)
+
+        answers, refused = first_answers(replies, nodes, there, read)
+        self.refused = sorted(Refusal(names.index(n) if n in names else NOBODY, why) for n, why in refused)
         self._count_skipped(len(answers))
-        if len(answers) < self.patience.min_replies:
-            answers = {}
-        names = self.roster.names
-        self._pending = {names.index(n): a.token for n, a in answers.items() if a.token}
-        rows = [(names.index(n), a.samples, tree) for n, a in answers.items() for tree in a.trees]
+        usable = answers if len(answers) >= self.patience.min_replies else {}
+        self._pending = {names.index(n): a.token for n, a in usable.items() if a.token}
+        rows = [(names.index(n), a.samples, tree) for n, a in usable.items() for tree in a.trees]
         return self._stack(sorted(rows, key=lambda row: row[0]), form)
 
     def commit(self, round: int, clients: Sequence[int]) -> None:
@@ -82,20 +95,23 @@ class FlowerEngine:
         self, clients: Sequence[int], models: Params, buffers: Params, measurement: Measurement
     ) -> Tree:
         """Sums [W, K, ...]; a client that does not answer counts as one that holds nothing out."""
-        named = [name for name, known in MEASUREMENTS.items() if known is measurement]
-        if not named:
-            raise ConfigError(
-                f"clients cannot be asked for this over Flower; legal: {', '.join(MEASUREMENTS)}"
-            )
+        wanted = measurement_name(measurement)
         number = len(next(iter(models.values())))
         one = sums_form(self.work, take(models, 0), take(buffers, 0), measurement)
         form: Form = {path: (torch.Size((number, *shape)), dtype) for path, (shape, dtype) in one.items()}
         names, nodes = [self.roster.names[client] for client in clients], self.roster.online()
-        there = [name for name in names if name in nodes]
-        contents = messages.write_measure(there, models, buffers, named[0])
+        there, sha256 = (
+            [name for name in names if name in nodes],
+            digest({"params": models, "buffers": buffers}),
+        )
+        contents = messages.write_measure(there, models, buffers, wanted)
         replies = self._exchange(messages.MEASURE, dict(zip(there, contents, strict=True)), nodes)
-        sums = self._read_sums(replies, there, nodes, digest({"params": models, "buffers": buffers}), form)
-        nothing = unflat_zeros(form)
+
+        def read(name: str, content: RecordDict) -> Tree:
+            return messages.read_measure_reply(content, name, sha256, form)
+
+        sums, _ = first_answers(replies, nodes, there, read)
+        nothing = zeros_of(form)
         return tmap(self._placed, stack([sums.get(name, nothing) for name in names]))
 
     def survey(self, clients: Sequence[int]) -> dict[str, Tree]:
@@ -146,58 +162,6 @@ class FlowerEngine:
         self.received_bytes += sum(payload_bytes(reply.content) for reply in replies if reply.has_content())
         return replies
 
-    def _read_replies(
-        self,
-        replies: Iterable[Message],
-        asks: Mapping[str, TrainAsk],
-        nodes: Mapping[str, int],
-        sha256: str,
-        form: Form,
-    ) -> dict[str, TrainReply]:
-        """The first usable answer of each client that was asked; all else is refused with the reason."""
-        answers: dict[str, TrainReply] = {}
-        refused: list[Refusal] = []
-        names = {node: name for name, node in nodes.items()}
-        for reply in replies:
-            name = names.get(reply.metadata.src_node_id, "")
-            try:
-                if reply.has_error():
-                    raise Refused(error_word(reply))
-                if name not in asks:
-                    raise Refused("sender")
-                if name in answers:
-                    raise Refused("duplicate")
-                answers[name] = self._read_reply(reply, asks[name], sha256, form)
-            except Refused as refusal:
-                client = self.roster.names.index(name) if name in self.roster.names else -1
-                refused.append(Refusal(client, refusal.reason))
-        self.refused = sorted(refused)
-        return answers
-
-    def _read_reply(self, reply: Message, ask: TrainAsk, sha256: str, form: Form) -> TrainReply:
-        samples = int(self.work.federation.samples()[self.roster.names.index(ask.client)])
-        token = next_token(ask.memory, ask.client, sha256)
-        return messages.read_train_reply(reply.content, ask, sha256, samples, token, form)
-
-    def _read_sums(
-        self,
-        replies: Iterable[Message],
-        asked: Sequence[str],
-        nodes: Mapping[str, int],
-        sha256: str,
-        form: Form,
-    ) -> dict[str, Tree]:
-        sums: dict[str, Tree] = {}
-        names = {nodes[name]: name for name in asked}
-        for reply in replies:
-            name = names.get(reply.metadata.src_node_id, "")
-            try:
-                if name and name not in sums and not reply.has_error():
-                    sums[name] = messages.read_measure_reply(reply.content, name, sha256, form)
-            except Refused:
-                continue  # as if it had not answered
-        return sums
-
     def _count_skipped(self, usable: int) -> None:
         self._skipped = self._skipped + 1 if usable < self.patience.min_replies else 0
         if self._skipped >= self.patience.max_skipped:
@@ -209,7 +173,7 @@ class FlowerEngine:
         client = torch.tensor([row[0] for row in rows], dtype=torch.int64)
         samples = torch.tensor([row[1] for row in rows], dtype=torch.int64)
         # Without any reply there are still names and types to hand on.
-        trees = stack([row[2] for row in rows]) if rows else take(stack([unflat_zeros(form)]), slice(0))
+        trees = stack([row[2] for row in rows]) if rows else take(stack([zeros_of(form)]), slice(0))
         tree = tmap(self._placed, trees)
         return Replies(
             client, samples, tree["delta"], tree.get("buffers", {}), tree.get("upload", {}), tree["loss"]
@@ -217,11 +181,6 @@ class FlowerEngine:
 
     def _placed(self, leaf: torch.Tensor) -> torch.Tensor:
         return leaf.to(self.work.federation.train.x.device)
-
-
-def unflat_zeros(form: Form) -> Tree:
-    """A tree of zeros of a form."""
-    return unflatten({path: torch.zeros(shape, dtype=dtype) for path, (shape, dtype) in form.items()})
 
 
 def _as_tensor(token: str) -> torch.Tensor:

@@ -10,6 +10,8 @@ from counterpoise.engines.flower.serve import serve
 app = ServerApp()
 
 
-@app.main()
 def main(grid: Grid, context: Context) -> None:
     serve(grid, context.run_config)
+
+
+app.main()(main)
