@@ -65,8 +65,8 @@ class Deployed:
     def run(self, config: Experiment | None, out: Path) -> dict[str, Any]:
         return self.finish(self.launch(config, out))
 
-    def start_node(self, name: str) -> None:
-        self.nodes[name] = commands.local_supernode(self.folder, self.link, name)
+    def start_node(self, name: str, link: Link | None = None) -> None:
+        self.nodes[name] = commands.local_supernode(self.folder, link or self.link, name)
 
     def kill_node(self, name: str) -> None:
         """A node with all its processes, at once."""

@@ -13,6 +13,7 @@ import pytest
 
 pytest.importorskip("flwr", reason="flwr is not installed: pip install 'counterpoise[flower]'")
 
+from chaos import relay
 from deployed import deployed, embedded_sha, experiment, rounds_done, wait_until
 
 from counterpoise.engines.flower import processes
@@ -150,3 +151,21 @@ def test_a_server_whose_certificate_has_expired_is_refused(tmp_path: Path) -> No
     finally:
         processes.stop([superlink, node])
     assert "SuperNode ID" not in (tmp_path / "0.log").read_text()
+
+
+@pytest.mark.deploy
+def test_a_bad_network_delays_a_run_and_changes_nothing(tmp_path: Path) -> None:
+    """200 ms a packet, 5% of connections reset, one cut of 20 s; no round times out."""
+    config, out = experiment("scaffold", 2, flower={"timeout": 400.0, "wait": 240.0}), tmp_path / "out"
+    with deployed(tmp_path / "net") as net, relay(net.link.port) as line:
+        for name in net.names:
+            net.kill_node(name)
+            net.start_node(name, net.link._replace(port=line.port))
+        ready = net.launch(config, out)
+        wait_until(lambda: rounds_done(out) >= 1, 400)
+        line.cut(20.0)
+        summary = net.finish(ready)
+    assert line.counts["connections"] > 0
+    assert line.counts["reset"] + line.counts["cut"] > 0
+    assert summary["rejected_replies"] == 0
+    assert summary["params_sha256"] == embedded_sha(config, tmp_path / "alone")

@@ -1,0 +1,108 @@
+"""The commands: what they refuse, and Flower's simulation."""
+
+from __future__ import annotations
+
+import fcntl
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("flwr", reason="flwr is not installed: pip install 'counterpoise[flower]'")
+
+from deployed import embedded_sha, experiment, leftovers
+
+from counterpoise.cli import app
+from counterpoise.engines.flower import commands
+from counterpoise.errors import ConfigError, RunError
+from counterpoise.experiment.folder import RunFolder
+from counterpoise.experiment.toml import write_toml
+
+
+def call(*words: str | Path) -> None:
+    app([str(word) for word in words], standalone_mode=False)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "experiment.toml"
+    path.write_text(write_toml(experiment("fedavg", 2).tables()))
+    return path
+
+
+def test_an_experiment_or_a_run_to_resume_must_be_given_and_not_both(file: Path, tmp_path: Path) -> None:
+    for words in ([], [file, "--resume", tmp_path]):
+        for command in ("up", "simulate"):
+            with pytest.raises(ConfigError, match="legal: an experiment file, or --resume"):
+                call("flower", command, *words)
+
+
+def test_a_server_for_other_machines_needs_certificates(file: Path) -> None:
+    with pytest.raises(ConfigError, match="certificates are missing"):
+        call("flower", "server", file)
+    with pytest.raises(ConfigError, match=r"--insecure is not legal with host 0\.0\.0\.0"):
+        call("flower", "server", file, "--host", "0.0.0.0", "--insecure")
+
+
+def test_a_folder_that_holds_a_run_is_not_written_over(file: Path, tmp_path: Path) -> None:
+    embedded_sha(experiment("fedavg", 1), tmp_path / "out")
+    with pytest.raises(ConfigError, match="holds a run already"):
+        call("flower", "up", file, "--out", tmp_path / "out")
+
+
+def test_a_folder_without_a_run_cannot_be_resumed(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="holds no run"):
+        call("flower", "up", "--resume", tmp_path / "nothing")
+
+
+def test_run_does_not_take_flower_for_an_engine(file: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="counterpoise flower up"):
+        call("run", file, "engine.name=flower", "--out", tmp_path / "out")
+    assert not RunFolder(tmp_path / "out").holds_run()
+
+
+def test_one_client_and_state_folder_is_one_node(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    with (tmp_path / "state" / ".lock").open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        with pytest.raises(ConfigError, match="client a runs already"):
+            call("flower", "client", "--client", "a", "--insecure", "--state", tmp_path / "state")
+
+
+def test_a_client_checks_its_words_before_it_starts_anything(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="legal: HOST:PORT"):
+        call("flower", "client", "--client", "a", "--server", "nowhere", "--insecure")
+    with pytest.raises(ConfigError, match="no such file"):
+        call("flower", "client", "--client", "a", "--data", tmp_path / "none.csv", "--insecure")
+    with pytest.raises(ConfigError, match="client name"):
+        call("flower", "client", "--client", "../a", "--insecure", "--state", tmp_path / "state")
+
+
+def test_a_bad_experiment_is_refused_before_anything_starts(file: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no method or part"):
+        call("flower", "up", file, "method=fedagv", "--out", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_stopped_run_says_how_to_go_on(tmp_path: Path) -> None:
+    embedded_sha(experiment("fedavg", 1), tmp_path / "out")
+    (tmp_path / "out" / "flower").mkdir()
+    assert "counterpoise flower" in RunFolder(tmp_path / "out").way_on()
+    assert "--resume" in RunFolder(tmp_path / "out").way_on()
+
+
+def test_a_program_that_fails_is_told_in_one_line(tmp_path: Path) -> None:
+    from counterpoise.engines.flower.processes import call as run_program
+    from counterpoise.engines.flower.processes import environment
+
+    with pytest.raises(RunError, match="`flwr run` failed") as failure:
+        run_program(["flwr", "run", str(tmp_path / "nothing")], environment(tmp_path / "home"))
+    assert "\n" not in str(failure.value)
+
+
+@pytest.mark.deploy
+@pytest.mark.parametrize("method", ["fedavg", "scaffold"])
+def test_flowers_simulation_equals_one_process_bit_for_bit(method: str, tmp_path: Path) -> None:
+    config = experiment(method, 3, 4)
+    summary = commands.simulate(config, tmp_path / "out")
+    assert summary["params_sha256"] == embedded_sha(config, tmp_path / "alone")
+    assert leftovers(tmp_path) == []
