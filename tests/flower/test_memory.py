@@ -13,7 +13,7 @@ pytest.importorskip("flwr", reason="flwr is not installed: pip install 'counterp
 
 import torch
 from federations import ask_clients, run_rounds, simulate
-from local_grid import RUN, LocalGrid, join, over_flower, seats_of
+from local_grid import FIRST_NODE, RUN, LocalGrid, join, over_flower, seats_of
 
 from counterpoise.core.codec import digest
 from counterpoise.engines.flower.memory import FIRST, KEPT_RUNS, DiskMemory, next_token
@@ -129,7 +129,9 @@ def test_a_lost_reply_leaves_the_clients_memory_as_it_was(tmp_path: Path) -> Non
     state, other = sim.open(), alone.open()
     for lost in [*ALL, *ALL]:
         asked = sorted({lost, (lost + 1) % 6, (lost + 3) % 6})
-        grid.alter = lambda replies, lost=lost: [r for r in replies if r.metadata.group_id != str(lost)]
+        grid.alter = lambda replies, lost=lost: [
+            r for r in replies if r.metadata.src_node_id != FIRST_NODE - lost
+        ]
         state, _ = ask_clients(sim, state, asked)
         other, _ = ask_clients(alone, other, [client for client in asked if client != lost])
     assert _state_digest(state) == _state_digest(other)

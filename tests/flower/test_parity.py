@@ -21,7 +21,7 @@ from federations import (
     unequal_federation,
 )
 from flwr.app import Array, ArrayRecord, Message
-from local_grid import over_flower
+from local_grid import FIRST_NODE, over_flower
 
 from counterpoise.client import Broadcast
 from counterpoise.core.codec import digest
@@ -124,7 +124,7 @@ def test_a_model_altered_on_the_way_is_refused_by_the_client(tmp_path: Path) -> 
     state = remote.open()
 
     def alter(ask: Message) -> None:
-        if ask.metadata.group_id == "2":
+        if ask.metadata.dst_node_id == FIRST_NODE - 2:
             record = ask.content.array_records["model"]
             path = sorted(record)[0]
             ask.content["model"] = ArrayRecord({**record, path: Array(record[path].numpy() + 1e-9)})

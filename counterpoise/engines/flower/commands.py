@@ -97,7 +97,7 @@ def prepare(experiment: Experiment | None, out: Path, named_nodes: bool) -> Prep
     if experiment is None:
         if not run.holds_run():
             raise ConfigError(f"{out} holds no run: there is no config.toml in it")
-        experiment = load_experiment(run.config)
+        experiment = _as_started(run, folder)
     else:
         run.check_free()
     engine = experiment.engine.model_copy(update={"name": "flower"})
@@ -110,6 +110,13 @@ def prepare(experiment: Experiment | None, out: Path, named_nodes: bool) -> Prep
     job = Job(str(out.absolute()), resume, named_nodes)
     folder.write_job(job)
     return Prepared(folder, client_names(experiment, count), experiment, out, job)
+
+
+def _as_started(run: RunFolder, folder: JobFolder) -> Experiment:
+    """The experiment that clients were told, so that each makes the same choices again; waiting may have changed."""
+    settled = load_experiment(run.config)
+    told = load_experiment(folder.experiment) if folder.experiment.exists() else settled
+    return told.model_copy(update={"flower": settled.flower})
 
 
 def _settle(experiment: Experiment) -> tuple[int, str]:

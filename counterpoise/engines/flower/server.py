@@ -69,7 +69,9 @@ class FlowerEngine:
         asks, nodes, names = self._asks(tasks, broadcast), self.roster.online(), self.roster.names
         there = {name: ask for name, ask in asks.items() if name in nodes}
         contents = messages.write_train(list(there.values()), sha256)
-        replies = self._exchange(messages.TRAIN, dict(zip(there, contents, strict=True)), nodes)
+        replies = self._exchange(
+            messages.TRAIN, str(broadcast.round), dict(zip(there, contents, strict=True)), nodes
+        )
 
         def read(name: str, content: RecordDict) -> TrainReply:
             samples = int(self.work.federation.samples()[names.index(name)])
@@ -105,7 +107,7 @@ class FlowerEngine:
             digest({"params": models, "buffers": buffers}),
         )
         contents = messages.write_measure(there, models, buffers, wanted)
-        replies = self._exchange(messages.MEASURE, dict(zip(there, contents, strict=True)), nodes)
+        replies = self._exchange(messages.MEASURE, "measure", dict(zip(there, contents, strict=True)), nodes)
 
         def read(name: str, content: RecordDict) -> Tree:
             return messages.read_measure_reply(content, name, sha256, form)
@@ -150,11 +152,11 @@ class FlowerEngine:
         return FIRST if kept is None else bytes(kept[KEPT]["token"].tolist()).hex()
 
     def _exchange(
-        self, kind: str, contents: Mapping[str, RecordDict], nodes: Mapping[str, int]
+        self, kind: str, group: str, contents: Mapping[str, RecordDict], nodes: Mapping[str, int]
     ) -> list[Message]:
         timeout = self.patience.timeout
         asks = [
-            Message(content, nodes[name], kind, ttl=timeout, group_id=name)
+            Message(content, nodes[name], kind, ttl=timeout, group_id=group)
             for name, content in contents.items()
         ]
         self.sent_bytes += sum(payload_bytes(content) for content in contents.values())

@@ -1,0 +1,76 @@
+"""`counterpoise data`: inspect, pack and download as a user meets them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from runs import TINY, assert_refused, call, read_summary, write_tiny
+
+from counterpoise.experiment.toml import write_toml
+
+TABLE = ["age,site,y", *(f"{k},a,ok" for k in range(8)), *(f"{k},b,bad" for k in range(8))]
+
+
+def test_inspect_tells_of_classes_and_clients_and_draws_them(tmp_path: Path) -> None:
+    table, picture = tmp_path / "mine.csv", tmp_path / "it.png"
+    table.write_text("\n".join(TABLE))
+    done = call("data", "inspect", table, "--label", "y", "--client", "site", "--picture", picture)
+    assert done.code == 0, done.err
+    assert "2 classes, 2 clients" in done.out
+    assert "clients whose largest class is not the largest of all" in done.out
+    with Image.open(picture) as drawn:
+        assert drawn.width > 200
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("", ["mine.csv", "empty"]),
+        ("age,y\n", ["mine.csv"]),
+        ("age,y\n1,ok\n2\n", ["mine.csv", "row 3"]),
+        ("age,y\n" + "1,ok\n" * 9, ["mine.csv", "class"]),
+        ("age,y\n1,\n" + "1,ok\n2,bad\n" * 9, ["mine.csv", "row 2"]),
+        ('age,y\n"1,ok\n' + "2,bad\n" * 9, ["mine.csv"]),
+    ],
+)
+def test_a_bad_table_ends_with_exit_code_3_and_one_line(
+    tmp_path: Path, content: str, words: list[str]
+) -> None:
+    table = tmp_path / "mine.csv"
+    table.write_text(content)
+    assert_refused(
+        call("data", "inspect", table, "--label", "y", "--picture", tmp_path / "it.png"), 3, *words
+    )
+
+
+def test_a_missing_set_says_what_to_put_where(tmp_path: Path) -> None:
+    done = call("data", "inspect", "mnist", "--root", tmp_path, "--picture", tmp_path / "it.png")
+    assert_refused(done, 3, "train-images-idx3-ubyte", str(tmp_path), "counterpoise data download mnist")
+
+
+def test_download_refuses_what_it_does_not_know(tmp_path: Path) -> None:
+    assert_refused(call("data", "download", "mnst", "--root", tmp_path), 2, "mnst", "did you mean 'mnist'")
+
+
+def test_a_run_from_a_pack_is_the_run_from_the_data(tmp_path: Path) -> None:
+    experiment, pack = write_tiny(tmp_path), tmp_path / "it.safetensors"
+    made = call("data", "pack", experiment, pack)
+    assert made.code == 0, made.err
+    assert "MiB" in made.out
+    assert call("run", experiment, "--out", tmp_path / "one").code == 0
+    other = tmp_path / "other.toml"
+    elsewhere = {key: table for key, table in TINY.items() if key != "partition"}
+    other.write_text(write_toml({**elsewhere, "data": {"name": "pack", "path": str(pack)}}))
+    done = call("run", other, "--out", tmp_path / "two")
+    assert done.code == 0, done.err
+    first, second = (read_summary(tmp_path / name) for name in ("one", "two"))
+    assert first["params_sha256"] == second["params_sha256"]
+    record = json.loads((tmp_path / "two" / "record.json").read_text())
+    assert record["data"]["name"] == "digits"
+
+
+def test_a_pack_has_its_suffix(tmp_path: Path) -> None:
+    assert_refused(call("data", "pack", write_tiny(tmp_path), tmp_path / "it.zip"), 2, ".safetensors")
