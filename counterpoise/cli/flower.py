@@ -95,8 +95,9 @@ def client(
     insecure: Insecure = False,
 ) -> None:
     """Take part as one client with your own data, until stopped. Nothing but the messages leaves this machine."""
-    commands = _commands()
+    _commands()
     from counterpoise.engines.flower.job import ClientFile, check_name
+    from counterpoise.engines.flower.node import join
     from counterpoise.errors import ConfigError
 
     host, _, port = server.rpartition(":")
@@ -109,7 +110,7 @@ def client(
     place = (state or Path.home() / ".local" / "state" / "counterpoise" / check_name(name)).absolute()
     own = None if data is None else str(data.absolute())
     with interruptible(lambda: "start it again to take part again"):
-        commands.join(ClientFile(check_name(name), str(place), own, reading), link)
+        join(ClientFile(check_name(name), str(place), own, reading), link)
 
 
 @app.command()

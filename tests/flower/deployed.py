@@ -85,7 +85,7 @@ class Deployed:
 
 
 @contextmanager
-def deployed(path: Path, clients: int = 2) -> Iterator[Deployed]:
+def deployed(path: Path, clients: int = 2, start_nodes: bool = True) -> Iterator[Deployed]:
     folder, names = JobFolder(path), [str(k) for k in range(clients)]
     folder.open()
     certs = make_certs(path / "certs", names)
@@ -94,7 +94,8 @@ def deployed(path: Path, clients: int = 2) -> Iterator[Deployed]:
     try:
         for name in names:
             deployment.register(folder, certs, name)
-            here.start_node(name)
+            if start_nodes:
+                here.start_node(name)
         yield here
     finally:
         processes.stop(here.children())

@@ -157,9 +157,8 @@ def test_a_server_whose_certificate_has_expired_is_refused(tmp_path: Path) -> No
 def test_a_bad_network_delays_a_run_and_changes_nothing(tmp_path: Path) -> None:
     """200 ms a packet, 5% of connections reset, one cut of 20 s; no round times out."""
     config, out = experiment("scaffold", 2, flower={"timeout": 400.0, "wait": 240.0}), tmp_path / "out"
-    with deployed(tmp_path / "net") as net, relay(net.link.port) as line:
+    with deployed(tmp_path / "net", start_nodes=False) as net, relay(net.link.port) as line:
         for name in net.names:
-            net.kill_node(name)
             net.start_node(name, net.link._replace(port=line.port))
         ready = net.launch(config, out)
         wait_until(lambda: rounds_done(out) >= 1, 400)

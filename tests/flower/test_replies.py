@@ -150,6 +150,16 @@ def test_a_failed_client_is_named_with_its_word(tmp_path: Path) -> None:
         assert here.reasons() == [(BAD, reason)]
 
 
+def test_flowers_word_that_a_node_is_gone_is_no_reply(tmp_path: Path) -> None:
+    here = scene("fedavg", tmp_path)
+    others = [r for r in here.replies if r.metadata.src_node_id != node_of(BAD)]
+    expected, _ = here.end(others)
+    found, outcome = here.end([Message(Error(3, "node unavailable"), reply_to=here.grid.sent[-1]), *others])
+    assert found == expected
+    assert here.reasons() == []
+    assert outcome.replied == len(COHORT) - 1
+
+
 def test_refusals_are_in_the_rounds_row(tmp_path: Path) -> None:
     sim, grid = over_flower("fedavg", tmp_path, cohort=None)
     start = sim.open()

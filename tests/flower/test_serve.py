@@ -22,6 +22,7 @@ from local_grid import FIRST_NODE, LocalGrid
 from counterpoise.engines.flower import client
 from counterpoise.engines.flower.commands import prepare
 from counterpoise.engines.flower.job import NODE_FILE, ClientFile, write_client_file
+from counterpoise.engines.flower.refusal import CLIENT_FAILED
 from counterpoise.engines.flower.serve import run
 from counterpoise.engines.flower.workplaces import take_seat
 from counterpoise.errors import ConfigError, RunError
@@ -212,7 +213,7 @@ def test_a_client_that_cannot_read_its_file_says_one_word(tmp_path: Path) -> Non
     assert net.grid is not None
     replies = [net.grid.deliver(ask) for ask in net.grid.sent]
     errors = [(r.error.code, r.error.reason) for r in replies if r.has_error()]
-    assert errors == [(client.CLIENT_FAILED, "data")] * len(errors)
+    assert errors == [(CLIENT_FAILED, "data")] * len(errors)
     assert errors
     assert SECRET not in str(failure.value)
 
@@ -229,7 +230,7 @@ def test_a_crash_in_a_client_says_one_word(tmp_path: Path, monkeypatch: pytest.M
         net.run(config, tmp_path / "out")
     assert net.grid is not None
     replies = [net.grid.deliver(ask) for ask in net.grid.sent]
-    assert {(r.error.code, r.error.reason) for r in replies} == {(client.CLIENT_FAILED, "error")}
+    assert {(r.error.code, r.error.reason) for r in replies} == {(CLIENT_FAILED, "error")}
 
 
 def test_clients_train_on_their_own_arrays_by_the_names_of_classes(tmp_path: Path) -> None:

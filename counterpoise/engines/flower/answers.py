@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from flwr.app import Message, RecordDict
 
-from counterpoise.engines.flower.refusal import REASONS, Refused
+from counterpoise.engines.flower.refusal import CLIENT_FAILED, REASONS, Refused
 
 Answer = TypeVar("Answer")
 
@@ -20,12 +20,15 @@ def first_answers(
 ) -> tuple[dict[str, Answer], list[tuple[str, str]]]:
     """The first usable answer of each client that was asked, and who was refused for which reason.
 
-    A client is told by the node that a message comes from; `read` checks what is in it.
+    A client is told by the node that a message comes from; `read` checks what is in it. Errors of Flower's own, as for
+    a node that is gone, are no replies.
     """
     names = {node: name for name, node in nodes.items()}
     answers: dict[str, Answer] = {}
     refused: list[tuple[str, str]] = []
     for reply in replies:
+        if reply.has_error() and reply.error.code != CLIENT_FAILED:
+            continue
         name = names.get(reply.metadata.src_node_id, "")
         try:
             if reply.has_error():

@@ -18,14 +18,12 @@ from counterpoise.engines.flower.forms import reply_tree
 from counterpoise.engines.flower.hello import answer_hello
 from counterpoise.engines.flower.memory import DiskMemory, next_token
 from counterpoise.engines.flower.messages import TrainAsk, TrainReply
-from counterpoise.engines.flower.refusal import Refused
+from counterpoise.engines.flower.refusal import CLIENT_FAILED, Refused
 from counterpoise.engines.loop import train_task
 from counterpoise.engines.threads import threads
 from counterpoise.engines.workplace import Workplace
 from counterpoise.errors import CounterpoiseError
 from counterpoise.evaluate import measure
-
-CLIENT_FAILED = 100  # our own code beside Flower's
 
 
 class Seat(NamedTuple):

@@ -1,12 +1,11 @@
-"""What the commands do: a whole local deployment, a simulation, a server, a client."""
+"""What the commands do: a whole local deployment, a simulation, a server."""
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,7 +44,7 @@ def up(experiment: Experiment | None, out: Path, watch: Watch | None = None) -> 
     ready = prepare(experiment, out, named_nodes=True)
     certs = make_certs(ready.folder.path / "certs", ready.names)
     link = Link("127.0.0.1", processes.free_port(), certs)
-    with _guarded(ready), _children() as children:
+    with _guarded(ready), processes.children() as children:
         children.append(deployment.start_superlink(ready.folder, link))
         for name in ready.names:
             deployment.register(ready.folder, certs, name)
@@ -58,7 +57,7 @@ def simulate(experiment: Experiment | None, out: Path, watch: Watch | None = Non
     """The run in Flower's simulation, whose clients are tasks of Ray on this machine."""
     ready = prepare(experiment, out, named_nodes=False)
     link = Link("127.0.0.1", processes.free_port(), None)
-    with _guarded(ready), _children() as children:
+    with _guarded(ready), processes.children() as children:
         children.append(deployment.start_superlink(ready.folder, link, simulation=True))
         deployment.submit(ready.folder, [f"num-supernodes={len(ready.names)}", "client-resources-num-cpus=1"])
         return follow(ready, children[0], watch)
@@ -67,27 +66,13 @@ def simulate(experiment: Experiment | None, out: Path, watch: Watch | None = Non
 def serve(experiment: Experiment | None, out: Path, link: Link, watch: Watch | None = None) -> dict[str, Any]:
     """A superlink that clients of other machines come to, and the run."""
     ready = prepare(experiment, out, named_nodes=link.certs is not None)
-    with _guarded(ready), _children() as children:
+    with _guarded(ready), processes.children() as children:
         children.append(deployment.start_superlink(ready.folder, link))
         if link.certs is not None:
             for name in ready.names:
                 deployment.register(ready.folder, link.certs, name)
         deployment.submit(ready.folder)
         return follow(ready, children[0], watch)
-
-
-def join(client: ClientFile, link: Link) -> None:
-    """A client's node, until it is stopped; one for a name and state folder."""
-    state = Path(client.state)
-    state.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with _alone(state, client.name), _children() as children:
-        path = state / "client.json"
-        write_client_file(path, client)
-        children.append(
-            deployment.start_supernode(client.name, link, path, state / "flower", state / "supernode.log")
-        )
-        children[0].process.wait()
-    raise RunError(f"the node of client {client.name} ended; its log: {state / 'supernode.log'}")
 
 
 def prepare(experiment: Experiment | None, out: Path, named_nodes: bool) -> Prepared:
@@ -104,7 +89,7 @@ def prepare(experiment: Experiment | None, out: Path, named_nodes: bool) -> Prep
     experiment = experiment.model_copy(update={"engine": engine})
     count, form = _settle(experiment)
     deployment.end_server_app(folder)
-    folder.open()
+    folder.open(resume)
     write_atomically(folder.experiment, write_toml(experiment.tables()).encode())
     write_app(folder.app, experiment, count, folder.run_id(), form)
     job = Job(str(out.absolute()), resume, named_nodes)
@@ -166,29 +151,6 @@ def _guarded(ready: Prepared) -> Iterator[None]:
         raise RunError(words if way_on in words else f"{words}; {way_on}") from None
     finally:
         deployment.end_server_app(ready.folder)
-
-
-@contextmanager
-def _children() -> Iterator[list[Child]]:
-    """Programs that end with this block, whatever happens in it."""
-    children: list[Child] = []
-    try:
-        yield children
-    finally:
-        processes.stop(children)
-
-
-@contextmanager
-def _alone(state: Path, name: str) -> Iterator[None]:
-    with ExitStack() as stack:
-        handle = stack.enter_context((state / ".lock").open("w"))
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise ConfigError(
-                f"client {name} runs already with the state in {state}; legal: one node a client"
-            ) from None
-        yield
 
 
 def certificates(path: Path, clients: list[str], hosts: list[str]) -> Mapping[str, str]:

@@ -59,10 +59,13 @@ class JobFolder:
         self.database = self.path / "superlink.db"
         self.clients = self.path / "clients"
 
-    def open(self) -> None:
+    def open(self, resume: bool = False) -> None:
+        """Ready for an attempt; a new run keeps nothing of one that did not get to its start."""
         for folder in (self.path, self.app, self.home, self.logs):
             folder.mkdir(parents=True, exist_ok=True)
-        self.process.unlink(missing_ok=True)
+        stale = [self.process] if resume else [self.process, self.run, self.roster, self.traffic]
+        for path in stale:
+            path.unlink(missing_ok=True)
 
     def run_id(self) -> str:
         """A name of this run that clients keep its memory under; the same when it is resumed."""

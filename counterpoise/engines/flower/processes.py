@@ -10,7 +10,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -93,6 +94,16 @@ def stop(children: Sequence[Child]) -> None:
             time.sleep(0.1)
         if not any(_group_alive(child) for child in children):
             return
+
+
+@contextmanager
+def children() -> Iterator[list[Child]]:
+    """Programs that end with this block, whatever happens in it."""
+    started: list[Child] = []
+    try:
+        yield started
+    finally:
+        stop(started)
 
 
 def _signal_group(child: Child, number: int) -> None:

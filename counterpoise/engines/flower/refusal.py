@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+CLIENT_FAILED = 100  # the code of a client's own error; Flower's codes say that nobody answered
+
 REASONS = {
     "records": "records are missing, too many or of another kind",
     "names": "tensors are missing, too many or named otherwise",
