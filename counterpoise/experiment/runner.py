@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from safetensors.torch import save
-from torch import Tensor, nn
+from torch import nn
 
 from counterpoise.core.codec import digest
 from counterpoise.core.tree import tmap
@@ -21,10 +20,11 @@ from counterpoise.data.federation import Federation
 from counterpoise.data.skew import describe
 from counterpoise.engines.choose import build_engine
 from counterpoise.errors import ConfigError, DataError, RunError
-from counterpoise.experiment.assemble import assemble, fingerprint, load_federation
+from counterpoise.experiment.assemble import assemble, load_federation
 from counterpoise.experiment.atomic import clear_temporaries, write_atomically
 from counterpoise.experiment.checkpoint import Checkpoint, CheckpointStore
 from counterpoise.experiment.config import Experiment, PartitionTable, load_experiment
+from counterpoise.experiment.facts import check_facts, facts_of
 from counterpoise.experiment.folder import RunFolder, read_rows
 from counterpoise.experiment.record import machine, summarise_rows, versions
 from counterpoise.experiment.toml import write_toml
@@ -134,12 +134,7 @@ def settle(experiment: Experiment, simulation: Simulation) -> Experiment:
 def _open_run(
     experiment: Experiment, simulation: Simulation, federation: Federation, folder: RunFolder
 ) -> Run:
-    facts = {
-        "config": experiment.binding_tables(),
-        "data_sha256": fingerprint(federation),
-        "model_sha256": _form_digest(simulation.work.model.params()),
-        "versions": versions(),
-    }
+    facts = facts_of(experiment, federation, simulation.work.model.params())
     store = CheckpointStore(folder.checkpoints, experiment.checkpoint.keep)
     return Run(experiment, simulation, folder, store, facts)
 
@@ -181,7 +176,7 @@ def _restore(run: Run) -> tuple[ServerState, float]:
     """The state of the newest whole checkpoint that the logs reach; without one the run starts again."""
     device = run.simulation.work.federation.train.x.device
     while (found := run.store.load()) is not None:
-        _check_facts(run, found.facts)
+        check_facts(run.folder.path, found.facts, run.facts)
         try:
             run.folder.cut_logs(found.facts["logs"])
         except DataError as error:
@@ -201,42 +196,9 @@ def _restore(run: Run) -> tuple[ServerState, float]:
     return run.simulation.open(), 0.0
 
 
-def _check_facts(run: Run, found: Mapping[str, Any]) -> None:
-    """Refuse to go on with anything that would lead to another end, naming what differs."""
-    if difference := first_difference(found["config"], run.facts["config"]):
-        raise ConfigError(f"{run.folder.path} cannot go on: {difference}; put it back, or start a new run")
-    if difference := first_difference(found["versions"], run.facts["versions"]):
-        raise ConfigError(
-            f"{run.folder.path} cannot go on to the same end: {difference}; install that version, or start a new run"
-        )
-    for what in ("data", "model"):
-        if found.get(f"{what}_sha256") != run.facts[f"{what}_sha256"]:
-            raise ConfigError(
-                f"{run.folder.path} cannot go on: the {what} is not what it was (its SHA-256 differs); put it back, or start a new run"
-            )
-
-
 def _tell_damage(run: Run, consequence: str) -> None:
     for words in run.store.damaged:
         logging.getLogger("counterpoise").warning("%s; %s", words, consequence)
-
-
-def _form_digest(params: Mapping[str, Tensor]) -> str:
-    """SHA-256 of the names and shapes of a model's parameters."""
-    form = {name: list(tensor.shape) for name, tensor in params.items()}
-    return hashlib.sha256(json.dumps(form, sort_keys=True).encode()).hexdigest()
-
-
-def first_difference(before: Mapping[str, Any], now: Mapping[str, Any], path: str = "") -> str | None:
-    """The first key whose value differs, in words."""
-    for key in sorted({*before, *now}):
-        old, new = before.get(key), now.get(key)
-        if isinstance(old, Mapping) and isinstance(new, Mapping):
-            if inner := first_difference(old, new, f"{path}{key}."):
-                return inner
-        elif json.dumps(old, sort_keys=True) != json.dumps(new, sort_keys=True):
-            return f"{path}{key} was {old!r} and is {new!r}"
-    return None
 
 
 def _finish(run: Run, state: ServerState, seconds: float) -> dict[str, Any]:

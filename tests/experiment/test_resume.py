@@ -15,7 +15,7 @@ import pytest
 from runs import assert_refused, call, read_summary, result, rounds_done, spawn, tiny, wait_until, write_tiny
 
 from counterpoise.errors import RunError
-from counterpoise.experiment import checkpoint, runner
+from counterpoise.experiment import checkpoint, facts
 from counterpoise.experiment.checkpoint import CheckpointStore
 from counterpoise.experiment.folder import RunFolder
 from counterpoise.experiment.record import versions
@@ -192,7 +192,7 @@ def test_another_version_is_refused_by_its_name(
     copy: Path, package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = versions() | {package: "0.0.1"}
-    monkeypatch.setattr(runner, "versions", lambda: other)
+    monkeypatch.setattr(facts, "versions", lambda: other)
     assert_refused(call("resume", copy), 2, f"{package} was", "0.0.1")
 
 
