@@ -19,7 +19,7 @@ test: lint
 	$(BIN)/python -m pytest -n 2
 
 test-faults: $(STAMP)
-	$(BIN)/python -m pytest -m faults
+	$(BIN)/python -m pytest -m faults -n 2
 
 test-long: $(STAMP)
 	$(BIN)/python -m pytest -m slow -n 2

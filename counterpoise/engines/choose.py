@@ -48,7 +48,10 @@ def choose_device(wanted: str) -> str:
         return "cuda" if torch.cuda.is_available() else "cpu"
     try:
         torch.zeros(0, device=wanted)
+        known = torch.device(wanted).type in ("cpu", "cuda")
     except (RuntimeError, AssertionError):
+        known = False
+    if not known:
         raise ConfigError(
             f"engine.device = {wanted!r} cannot be used here; legal: auto, cpu, cuda where a GPU is present"
         ) from None

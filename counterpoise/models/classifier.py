@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from counterpoise.errors import ConfigError
 
@@ -27,9 +26,11 @@ class Classifier(nn.Module):
 
 
 def feature_count(body: nn.Module, input_shape: tuple[int, ...]) -> int:
-    """F of the [B, F] a body returns, by a dry run on tensors that have shapes but no values."""
-    shapes_only = {name: tensor.to("meta") for name, tensor in body.state_dict().items()}
-    features: Tensor = functional_call(body, shapes_only, torch.empty(1, *input_shape, device="meta"))
+    """F of the [B, F] a body returns, by a dry run on one empty sample that leaves no trace in running statistics."""
+    training = body.training
+    with torch.no_grad():
+        features: Tensor = body.eval()(torch.zeros(1, *input_shape))
+    body.train(training)
     return features.shape[1]
 
 
