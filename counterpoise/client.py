@@ -10,7 +10,7 @@ from torch import Tensor
 
 from counterpoise.core.method import Method
 from counterpoise.core.part import Batch, Gradient, Outputs, Stats, Step, call
-from counterpoise.core.tree import Params, Tree, subtract, tmap
+from counterpoise.core.tree import Params, Tree, bytes_of, subtract, tmap
 from counterpoise.differentiate import Differentiate, Loss, functional_gradient
 from counterpoise.functional import FunctionalModel
 
@@ -23,6 +23,10 @@ class Broadcast(NamedTuple):
     params: Params
     buffers: Params
     shared: dict[str, Tree]  # part name -> what it sends
+
+    def bytes(self) -> int:
+        """Size of the numbers in it."""
+        return sum(bytes_of(tree) for tree in (self.params, self.buffers, self.shared))
 
 
 class Progress(NamedTuple):

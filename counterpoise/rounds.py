@@ -13,7 +13,7 @@ from counterpoise.client import Broadcast
 from counterpoise.core.method import Method
 from counterpoise.core.part import Census, Exchange, Replies, Task, call
 from counterpoise.core.rng import generator
-from counterpoise.core.tree import Params, Tree, add, finite_rows, mix, norm, row_norms, take
+from counterpoise.core.tree import Params, Tree, add, finite_rows, mix, norm, plain, row_norms, take
 from counterpoise.engines.workplace import Ask
 from counterpoise.errors import ConfigError
 
@@ -68,6 +68,8 @@ class Outcome(NamedTuple):
     replied: int  # of those asked; rejected ones count
     rejected: tuple[Rejection, ...]
     loss: float | None  # mean training loss of the replies used; None where the round was skipped
+    bytes_down: int = 0  # numbers sent to all clients asked, without what a transport adds
+    bytes_up: int = 0  # and those of the replies
 
     @property
     def skipped(self) -> bool:
@@ -94,14 +96,27 @@ def one_exchange(
     method: Method, state: ServerState, ask: Ask, tasks: Sequence[Task], lr: float, clients: int
 ) -> tuple[ServerState, Outcome]:
     """One round. Replies that are not usable count as not given; without any the model stays as it was."""
-    after, outcome = replace(state, round=state.round + 1), Outcome(state.round, lr, len(tasks), 0, (), None)
+    broadcast, asked = announce(method, state, lr), len({task.client for task in tasks})
+    outcome = Outcome(state.round, lr, asked, 0, (), None, asked * broadcast.bytes())
     if not tasks:
-        return after, outcome
+        return replace(state, round=state.round + 1), outcome
+    return conclude(method, state, ask, ask.train(tasks, broadcast), outcome, clients)
+
+
+def announce(method: Method, state: ServerState, lr: float) -> Broadcast:
+    """What every client of the next round is told."""
     shared = {
         part.name: call(part.send, {}, state.slots.get(part.name, {}), state.round) for part in method.parts
     }
-    replies = ask.train(tasks, Broadcast(state.round, lr, state.params, state.buffers, shared))
-    outcome = outcome._replace(replied=len(replies.client))
+    return Broadcast(state.round, lr, state.params, state.buffers, shared)
+
+
+def conclude(
+    method: Method, state: ServerState, ask: Ask, replies: Replies, outcome: Outcome, clients: int
+) -> tuple[ServerState, Outcome]:
+    """The state after the replies of a round: checked, committed, weighed, averaged."""
+    after = replace(state, round=state.round + 1)
+    outcome = outcome._replace(replied=len(replies.client), bytes_up=replies.bytes())
     replies, rejected = check_replies(select(replies, replies.client.argsort(stable=True)), state.params)
     usable = int(replies.samples.sum()) > 0
     ask.commit(state.round, replies.client.tolist() if usable else [])
@@ -164,6 +179,15 @@ def average_buffers(weights: Tensor, buffers: Params) -> Params:
     }
     # A rule that extrapolates has negative weights, and a variance has no sign.
     return {name: b.clamp(min=0) if name.endswith("running_var") else b for name, b in averaged.items()}
+
+
+def diagnose(method: Method, state: ServerState) -> dict[str, dict[str, Any]]:
+    """Part name -> chart name -> its numbers now."""
+    return {
+        part.name: {chart.name: plain(chart.read(state.slots.get(part.name, {}))) for chart in part.charts}
+        for part in method.parts
+        if part.charts
+    }
 
 
 def select(replies: Replies, rows: Tensor) -> Replies:

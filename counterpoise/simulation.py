@@ -28,7 +28,7 @@ from counterpoise.metrics import shots_by_rule
 from counterpoise.models.init import initialise
 from counterpoise.models.model import MODELS
 from counterpoise.parts.optimizer import with_local
-from counterpoise.rounds import Cohort, Outcome, Rejection, ServerState, one_exchange, open_server
+from counterpoise.rounds import Cohort, Outcome, Rejection, ServerState, diagnose, one_exchange, open_server
 
 Connect = Callable[[EngineSettings, Workplace], Engine]  # settled settings, workplace -> who answers
 
@@ -78,6 +78,8 @@ class Simulation:
                 scores["validation"] = self._score(state, federation.validation)
             if self.scoring.clients:
                 scores["clients"] = self._score_clients(state)
+        if diagnostics := diagnose(self.method, state):
+            scores["diagnostics"] = diagnostics
         return scores
 
     def run(self) -> Iterator[tuple[ServerState, Outcome]]:

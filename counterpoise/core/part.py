@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from counterpoise.core.tree import Params, Tree
+from counterpoise.core.tree import Params, Tree, bytes_of
 
 
 class Batch(NamedTuple):
@@ -83,6 +83,10 @@ class Replies(NamedTuple):
     upload: dict[str, Tree]  # part name -> [K, ...]
     loss: Tensor  # [K] mean training loss
 
+    def bytes(self) -> int:
+        """Size of what the clients sent."""
+        return sum(bytes_of(tree) for tree in (self.delta, self.buffers, self.upload))
+
 
 class Exchange(NamedTuple):
     """What a server rule may look at after a round."""
@@ -99,6 +103,19 @@ class Task:
 
     client: int
     knobs: Mapping[str, float] = field(default_factory=dict)
+
+
+class Chart(NamedTuple):
+    """Something in a part's server slot that is worth looking at: recorded whenever the model is scored, drawn by the report."""
+
+    name: str
+    kind: Literal["curve", "bars", "flow", "tree"]  # [], [n], [n, n] from row to column, [n, ...] nodes
+    title: str
+    read: Callable[[Tree], Tensor]  # server slot -> numbers of the kind's shape
+    axis: Literal["", "clients", "classes"] = ""  # what the entries of bars and flows stand for
+    columns: tuple[
+        str, ...
+    ] = ()  # what a tree's nodes hold; the first is the row of the parent, -1 at the root
 
 
 @dataclass(frozen=True)
@@ -154,9 +171,12 @@ class Part:
         None  # delta, slot, exchange; a chain
     )
 
+    charts: tuple[Chart, ...] = ()  # what the report shows of the server slot
+
     def hooks(self) -> list[str]:
         """Names of the hooks this part fills."""
-        return [f.name for f in fields(self) if f.name != "name" and getattr(self, f.name) is not None]
+        hooks = (f.name for f in fields(self) if f.name not in ("name", "charts"))
+        return [name for name in hooks if getattr(self, name) is not None]
 
 
 def call(hook: Callable[..., Any] | None, default: Any, *given: Any) -> Any:

@@ -36,6 +36,11 @@ def leaves(tree: Tree) -> Iterator[Tensor]:
             yield value
 
 
+def bytes_of(tree: Tree) -> int:
+    """Size of all tensors of a tree."""
+    return sum(leaf.numel() * leaf.element_size() for leaf in leaves(tree))
+
+
 def zeros(tree: Tree) -> Tree:
     return tmap(torch.zeros_like, tree)
 
@@ -87,6 +92,14 @@ def mix(weights: Tensor, stacked: Tree) -> Tree:
         return total.to(leaf.dtype)
 
     return tmap(mix_leaf, stacked)
+
+
+def plain(tensor: Tensor) -> Any:
+    """A tensor as numbers and lists that JSON can hold: what is not finite becomes None."""
+    if tensor.dim():
+        return [plain(row) for row in tensor]
+    number = tensor.item()
+    return number if math.isfinite(number) else None
 
 
 def finite_rows(stacked: Tree, count: int) -> Tensor:

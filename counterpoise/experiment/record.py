@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from counterpoise.rounds import Outcome
 from counterpoise.version import __version__
 
 PACKAGES = ("torch", "numpy", "scipy", "scikit-learn", "safetensors")
@@ -50,7 +51,7 @@ def summarise_rows(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     last = {
         key: value
         for key, value in scored[-1].items()
-        if key not in ("round", "lr", "loss", "asked", "replied", "rejected", "skipped")
+        if key not in (*Outcome._fields, "skipped", "diagnostics")
     }
     return {
         **last,
@@ -58,6 +59,7 @@ def summarise_rows(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "mean_last_10": {key: _mean([row[key] for row in scored[-LAST:]]) for key in HEADLINE},
         "rejected_replies": sum(len(row["rejected"]) for row in rows),
         "skipped_rounds": sum(row["skipped"] for row in rows),
+        "bytes": sum(row["bytes_down"] + row["bytes_up"] for row in rows),
     }
 
 

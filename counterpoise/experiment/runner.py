@@ -260,6 +260,11 @@ def _describe(run: Run, federation: Federation) -> None:
             "files": dict(federation.files),
         },
         "data_sha256": run.facts["data_sha256"],
+        "charts": [
+            {"part": part.name, **{key: value for key, value in chart._asdict().items() if key != "read"}}
+            for part in run.simulation.method.parts
+            for chart in part.charts
+        ],
         "clients": counts.tolist(),
         "skew": describe(counts.numpy()).summary(),
     }

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 
 from counterpoise.core.method import Method, Weighting, method, part
-from counterpoise.core.part import Census, Exchange, Part, Stats, Step
+from counterpoise.core.part import Census, Chart, Exchange, Part, Stats, Step
 from counterpoise.core.registry import Positive
-from counterpoise.core.tree import Params, Tree, add, mix, subtract, tmap, zeros
+from counterpoise.core.tree import Params, Tree, add, mix, norm, subtract, tmap, zeros
 from counterpoise.parts.server import server_lr
 
 TINY = 1e-12
@@ -55,6 +55,11 @@ def control_variates() -> Part:
         adjust=adjust,
         finish=finish,
         update=update,
+        charts=(
+            Chart(
+                "control", "curve", "Norm of the server's control variate", lambda slot: norm(slot["control"])
+            ),
+        ),
     )
 
 

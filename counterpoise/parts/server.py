@@ -7,9 +7,9 @@ from typing import Literal
 import torch
 
 from counterpoise.core.method import part
-from counterpoise.core.part import Census, Exchange, Part
+from counterpoise.core.part import Census, Chart, Exchange, Part
 from counterpoise.core.registry import Positive, ProperFraction
-from counterpoise.core.tree import Params, Tree, add, multiply, tmap, zeros
+from counterpoise.core.tree import Params, Tree, add, multiply, norm, tmap, zeros
 
 
 @part("server_step", off={"lr": 1.0})
@@ -33,7 +33,8 @@ def server_momentum(beta: ProperFraction = 0.9) -> Part:
         momentum = add(delta, slot["momentum"], beta)
         return momentum, {"momentum": momentum}
 
-    return Part("server_momentum", init=init, update=update)
+    chart = Chart("momentum", "curve", "Norm of the server's momentum", lambda slot: norm(slot["momentum"]))
+    return Part("server_momentum", init=init, update=update, charts=(chart,))
 
 
 @part("server_adaptive", paper="Reddi et al. 2021, arXiv:2003.00295, Algorithm 2")

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from flwr.app import Message
+from local_grid import FIRST_NODE, LocalGrid, join, seats_of
+
+from counterpoise.engines.choose import EngineSettings
 from counterpoise.engines.flower import commands, deployment, processes
 from counterpoise.engines.flower.certs import make_certs
 from counterpoise.engines.flower.deployment import Link
 from counterpoise.engines.flower.job import JobFolder
 from counterpoise.engines.flower.processes import Child
+from counterpoise.engines.flower.server import FlowerEngine
+from counterpoise.engines.workplace import Workplace
 from counterpoise.experiment.config import Experiment, make_experiment
-from counterpoise.experiment.folder import RunFolder, read_rows
+from counterpoise.experiment.folder import RunFolder
 from counterpoise.experiment.runner import start
 
 SETTING: dict[str, Any] = {
@@ -37,6 +44,21 @@ def experiment(method: Any, rounds: int, clients: int = 2, **tables: Any) -> Exp
 def embedded_sha(config: Experiment, out: Path) -> str:
     """What the same run comes to in one process."""
     return str(start(config, out)["params_sha256"])
+
+
+def drop_out_sha(config: Experiment, out: Path, client: int, absent: Collection[int]) -> str:
+    """What the run comes to in this process where a client does not answer in these rounds."""
+
+    def connect(settings: EngineSettings, work: Workplace) -> FlowerEngine:
+        def lost(reply: Message) -> bool:
+            there = reply.metadata.src_node_id == FIRST_NODE - client
+            return there and reply.metadata.group_id in {str(number) for number in absent}
+
+        grid = LocalGrid(seats_of(work, out.with_name("memory")))
+        grid.alter = lambda replies: [reply for reply in replies if not lost(reply)]
+        return join(grid, work)
+
+    return str(start(config, out, connect=connect)["params_sha256"])
 
 
 @dataclass
@@ -124,4 +146,11 @@ def wait_until(condition: Callable[[], bool], seconds: float) -> None:
 
 
 def rounds_done(out: Path) -> int:
-    return len(read_rows(RunFolder(out).metrics))
+    return len(replied(out))
+
+
+def replied(out: Path) -> list[int]:
+    """Clients that answered in each round that is over; the last row may be half written."""
+    path = RunFolder(out).metrics
+    lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+    return [json.loads(line)["replied"] for line in lines if line.endswith(b"\n")]

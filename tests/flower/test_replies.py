@@ -254,3 +254,14 @@ def test_a_newcomer_may_speak_for_a_client_whose_node_is_gone(tmp_path: Path) ->
     _, outcome = sim.advance(state)
     assert outcome.replied == 6
     assert not outcome.rejected
+
+
+def test_a_node_that_was_away_is_asked_again_as_soon_as_it_is_back(tmp_path: Path) -> None:
+    """With a key of its own a node has the same id each time it comes."""
+    sim, grid = over_flower("scaffold", tmp_path, cohort=None)
+    state, _ = sim.advance(sim.open())
+    seat = grid.seats.pop(node_of(3))
+    state, alone = sim.advance(state)
+    grid.seats[node_of(3)] = seat
+    _, together = sim.advance(state)
+    assert (alone.replied, together.replied) == (5, 6)

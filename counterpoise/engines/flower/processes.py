@@ -54,7 +54,7 @@ def start(name: str, command: Sequence[str], log: Path, env: Mapping[str, str]) 
             stderr=stream,
             env=dict(env),
             start_new_session=True,
-            preexec_fn=_end_with_parent if sys.platform == "linux" else None,
+            preexec_fn=end_with_parent,
         )
     return Child(name, process, log)
 
@@ -159,5 +159,7 @@ def end_process(number: int, word: bytes) -> None:
             os.kill(number, signal.SIGKILL)
 
 
-def _end_with_parent() -> None:
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+def end_with_parent(number: int = signal.SIGTERM) -> None:
+    """Have this process sent a signal when the one that started it is gone; only Linux can."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)

@@ -32,7 +32,9 @@ class Roster:
     hellos: dict[str, Hello] = field(default_factory=dict)
     refusals: list[tuple[str, str]] = field(default_factory=list)  # who was refused, and why
     _node: dict[str, int] = field(default_factory=dict)
-    _asked: dict[int, float] = field(default_factory=dict)  # node -> when it may be asked again
+    _asked: dict[int, float] = field(
+        default_factory=dict
+    )  # refused or silent node -> when it may be asked again
 
     def gather(self, wait: float) -> list[str]:
         """Wait until every client is there; returns the names of those that did not come."""
@@ -87,6 +89,9 @@ class Roster:
             return
         self._node[hello.client] = node
         self.hellos[hello.client] = hello
+        self._asked.pop(
+            node, None
+        )  # a node keeps its id when it restarts, and must not wait to be asked again
 
 
 def first_of(names: Iterable[str], most: int = 5) -> str:

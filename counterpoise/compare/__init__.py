@@ -1,0 +1,1 @@
+"""From many runs to a table one can publish."""
