@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
+from torch import vmap
 
 from counterpoise.core.part import Batch, Outputs
-from counterpoise.core.tree import Params, Tree, add
+from counterpoise.core.tree import Params, Tree, add, stack, take
 from counterpoise.data.dataset import Samples, Scaling
 from counterpoise.functional import FunctionalModel
 from counterpoise.metrics import (
@@ -28,6 +29,7 @@ Measurement: TypeAlias = Callable[
 ]  # sums over a batch, so that batches and clients add up
 
 BATCH = 1000
+STACKED = 32  # models that pass over a batch side by side
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,27 @@ def score_clients(clients: Sequence[int], confusions: Sequence[Any]) -> dict[str
         "worst_client": worst and clients[worst.which],
         "worst_client_balanced_accuracy": worst and worst.score,
     }
+
+
+def measure_many(
+    model: FunctionalModel,
+    models: Params,
+    buffers: Params,
+    samples: Samples,
+    scaling: Scaling,
+    measurement: Measurement = count,
+) -> Tree:
+    """Sums [M, ...] of a measurement of M stacked models; on a GPU they pass over the samples side by side."""
+    count = len(next(iter(models.values())))
+
+    def one(params: Params, buffers: Params) -> Tree:
+        return measure(model, params, buffers, samples, scaling, measurement)
+
+    # A BatchNorm that does not train cannot be stacked, and on a CPU stacking does not pay.
+    if samples.x.is_cuda and not model.has_batch_norm:
+        together: Tree = vmap(one, chunk_size=STACKED)(models, buffers)
+        return together
+    return stack([one(take(models, k), take(buffers, k)) for k in range(count)])
 
 
 def measure(

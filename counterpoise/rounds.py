@@ -13,11 +13,11 @@ from counterpoise.client import Broadcast
 from counterpoise.core.method import Method
 from counterpoise.core.part import Census, Exchange, Replies, Task, call
 from counterpoise.core.rng import generator
-from counterpoise.core.tree import Params, Tree, add, finite_rows, mix, norm, plain, row_norms, take
+from counterpoise.core.tree import Params, Tree, add, mix, plain
 from counterpoise.engines.workplace import Ask
 from counterpoise.errors import ConfigError
-
-MAX_GROWTH = 1000.0  # an update this many times the model's own norm is an explosion, not training
+from counterpoise.replies import Rejection, average_buffers, check_replies, select, weigh_replies
+from counterpoise.search import Score, choose_replies
 
 
 @dataclass(frozen=True)
@@ -50,13 +50,6 @@ class Cohort:
             luck = torch.rand(len(eligible), generator=generator(seed, "cohort luck", round))
             size = max(int((luck < size / max(len(eligible), 1)).sum()), min(1, len(eligible)))
         return sorted(eligible[order[:size]].tolist())
-
-
-class Rejection(NamedTuple):
-    """A reply that was not used, and why."""
-
-    client: int
-    reason: str
 
 
 class Outcome(NamedTuple):
@@ -93,14 +86,20 @@ def open_server(method: Method, params: Params, buffers: Params, census: Census,
 
 
 def one_exchange(
-    method: Method, state: ServerState, ask: Ask, tasks: Sequence[Task], lr: float, clients: int
+    method: Method,
+    state: ServerState,
+    ask: Ask,
+    tasks: Sequence[Task],
+    lr: float,
+    clients: int,
+    score: Score | None = None,
 ) -> tuple[ServerState, Outcome]:
     """One round. Replies that are not usable count as not given; without any the model stays as it was."""
     broadcast, asked = announce(method, state, lr), len({task.client for task in tasks})
-    outcome = Outcome(state.round, lr, asked, 0, (), None, asked * broadcast.bytes())
+    outcome = Outcome(state.round, lr, len(tasks), 0, (), None, asked * broadcast.bytes())
     if not tasks:
         return replace(state, round=state.round + 1), outcome
-    return conclude(method, state, ask, ask.train(tasks, broadcast), outcome, clients)
+    return conclude(method, state, ask, ask.train(tasks, broadcast), outcome, clients, score)
 
 
 def announce(method: Method, state: ServerState, lr: float) -> Broadcast:
@@ -112,52 +111,33 @@ def announce(method: Method, state: ServerState, lr: float) -> Broadcast:
 
 
 def conclude(
-    method: Method, state: ServerState, ask: Ask, replies: Replies, outcome: Outcome, clients: int
+    method: Method,
+    state: ServerState,
+    ask: Ask,
+    replies: Replies,
+    outcome: Outcome,
+    clients: int,
+    score: Score | None = None,
 ) -> tuple[ServerState, Outcome]:
-    """The state after the replies of a round: checked, committed, weighed, averaged."""
+    """The state after the replies of a round: checked, chosen among, committed, weighed, averaged."""
     after = replace(state, round=state.round + 1)
     outcome = outcome._replace(replied=len(replies.client), bytes_up=replies.bytes())
     replies, rejected = check_replies(select(replies, replies.client.argsort(stable=True)), state.params)
-    usable = int(replies.samples.sum()) > 0
-    ask.commit(state.round, replies.client.tolist() if usable else [])
+    searched = method.owner("choose")
+    # A search compares settings, so that it needs them all.
+    enough = searched is None or len(replies.client) == outcome.asked
+    usable = enough and int(replies.samples.sum()) > 0
+    ask.commit(state.round, sorted(set(replies.client.tolist())) if usable else [])
     if not usable:
         return after, outcome._replace(rejected=rejected)
+    if searched is not None:
+        replies, slots = choose_replies(method, searched, state.params, state.slots, replies, score)
+        state = replace(state, slots=slots)
     weights = weigh_replies(method, replies, state.slots)
     delta, slots = update_model(method, state, Exchange(state.params, replies, weights, clients))
     buffers = average_buffers(weights, replies.buffers)
     after = replace(after, params=add(state.params, delta), buffers=buffers, slots=slots)
     return after, outcome._replace(rejected=rejected, loss=float(replies.loss.double().mean()))
-
-
-def check_replies(replies: Replies, params: Params) -> tuple[Replies, tuple[Rejection, ...]]:
-    """The replies that can be used, and the others with the reason."""
-    count = len(replies.client)
-    size, bound = row_norms(replies.delta, count), MAX_GROWTH * max(float(norm(params)), 1.0)
-    rest = {"buffers": replies.buffers, "upload": replies.upload, "loss": replies.loss}
-    finite = torch.isfinite(size) & finite_rows(rest, count)
-    good = finite & (size <= bound)
-    rejected = [
-        Rejection(
-            int(replies.client[k]),
-            "not finite" if not finite[k] else f"exploded: norm {float(size[k]):.3g} over {bound:.3g}",
-        )
-        for k in torch.nonzero(~good).flatten().tolist()
-    ]
-    return (replies if not rejected else select(replies, torch.nonzero(good).flatten())), tuple(rejected)
-
-
-def weigh_replies(method: Method, replies: Replies, slots: dict[str, Tree]) -> Tensor:
-    """[K] float64 weights: by samples or uniform, then by the part that owns them."""
-    base = (
-        replies.samples.double()
-        if method.weighting == "samples"
-        else torch.ones(len(replies.client), dtype=torch.float64)
-    )
-    weights = base / base.sum()
-    owner = method.owner("weigh")
-    return (
-        weights if owner is None else call(owner.weigh, weights, weights, slots.get(owner.name, {}), replies)
-    )
 
 
 def update_model(method: Method, state: ServerState, exchange: Exchange) -> tuple[Params, dict[str, Tree]]:
@@ -170,17 +150,6 @@ def update_model(method: Method, state: ServerState, exchange: Exchange) -> tupl
     return delta, slots
 
 
-def average_buffers(weights: Tensor, buffers: Params) -> Params:
-    """Running statistics by the same weights; whole numbers such as step counters by their maximum."""
-    shares = weights / weights.sum()
-    averaged = {
-        name: mix(shares, {name: b})[name] if b.is_floating_point() else b.amax(0)
-        for name, b in buffers.items()
-    }
-    # A rule that extrapolates has negative weights, and a variance has no sign.
-    return {name: b.clamp(min=0) if name.endswith("running_var") else b for name, b in averaged.items()}
-
-
 def diagnose(method: Method, state: ServerState) -> dict[str, dict[str, Any]]:
     """Part name -> chart name -> its numbers now."""
     return {
@@ -188,10 +157,3 @@ def diagnose(method: Method, state: ServerState) -> dict[str, dict[str, Any]]:
         for part in method.parts
         if part.charts
     }
-
-
-def select(replies: Replies, rows: Tensor) -> Replies:
-    """These rows of the replies, in this order."""
-    if torch.equal(rows, torch.arange(len(replies.client))):
-        return replies
-    return Replies(**take(replies._asdict(), rows))

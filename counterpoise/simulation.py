@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from counterpoise.core.local import Local
 from counterpoise.core.method import Method, MethodSpec, build_method
-from counterpoise.core.part import Census, Task
+from counterpoise.core.part import Census
 from counterpoise.core.rng import generator
-from counterpoise.core.tree import tmap
+from counterpoise.core.tree import Params, tmap
 from counterpoise.data.augment import Augmentation
 from counterpoise.data.dataset import Samples
 from counterpoise.data.federation import Federation
@@ -22,13 +22,15 @@ from counterpoise.engines.choose import EngineSettings, build_engine, choose_dev
 from counterpoise.engines.threads import threads
 from counterpoise.engines.workplace import Engine, Workplace
 from counterpoise.errors import ConfigError
-from counterpoise.evaluate import Scoring, count, measure, score_clients
+from counterpoise.evaluate import Scoring, count, measure, measure_many, score_clients
 from counterpoise.functional import FunctionalModel
-from counterpoise.metrics import shots_by_rule
+from counterpoise.metrics import balanced_accuracy, shots_by_rule
 from counterpoise.models.init import initialise
 from counterpoise.models.model import MODELS
 from counterpoise.parts.optimizer import with_local
-from counterpoise.rounds import Cohort, Outcome, Rejection, ServerState, diagnose, one_exchange, open_server
+from counterpoise.replies import Rejection
+from counterpoise.rounds import Cohort, Outcome, ServerState, diagnose, one_exchange, open_server
+from counterpoise.search import propose_tasks
 
 Connect = Callable[[EngineSettings, Workplace], Engine]  # settled settings, workplace -> who answers
 
@@ -60,10 +62,14 @@ class Simulation:
     def advance(self, state: ServerState) -> tuple[ServerState, Outcome]:
         """One more round."""
         samples = self.work.federation.samples()
-        tasks = [Task(client) for client in self.cohort.draw(self.seed, state.round, samples)]
+        tasks = propose_tasks(
+            self.method, state.slots, state.round, self.cohort.draw(self.seed, state.round, samples)
+        )
         lr = self.work.local.rate(state.round, self.rounds)
         with threads(self.settings.threads):
-            state, outcome = one_exchange(self.method, state, self.engine, tasks, lr, len(samples))
+            state, outcome = one_exchange(
+                self.method, state, self.engine, tasks, lr, len(samples), self.validate
+            )
         refused = tuple(Rejection(*refusal) for refusal in self.engine.refused) if tasks else ()
         return state, outcome._replace(
             replied=outcome.replied + len(refused), rejected=(*refused, *outcome.rejected)
@@ -81,6 +87,17 @@ class Simulation:
         if diagnostics := diagnose(self.method, state):
             scores["diagnostics"] = diagnostics
         return scores
+
+    def validate(self, models: Params, buffers: Params) -> Tensor:
+        """[M] balanced accuracy of stacked models on the server's validation set, else on all that clients hold out."""
+        federation = self.work.federation
+        if federation.validation is not None:
+            given = self.work.model, models, buffers, federation.validation, federation.scaling
+            confusions = measure_many(*given)["confusion"]
+        else:
+            clients = [client for client, rows in enumerate(federation.held_out) if len(rows)]
+            confusions = self.engine.measure(clients, models, buffers, count)["confusion"].sum(0)
+        return torch.tensor([balanced_accuracy(one) or 0.0 for one in confusions.cpu()], dtype=torch.float64)
 
     def run(self) -> Iterator[tuple[ServerState, Outcome]]:
         """All rounds from the start."""
@@ -135,6 +152,8 @@ def build_simulation(
     settings = engine or EngineSettings()
     local = local or Local()
     cohort = cohort if isinstance(cohort, Cohort) else Cohort(cohort)
+    if (cohort.size or 0) > (clients := len(federation.clients)):
+        raise ConfigError(f"cohort.size = {cohort.size} is not legal with {clients} clients; legal: 1 to {clients}")
     federation = federation.to(choose_device(settings.device), dtype)
     composed = with_local(method if isinstance(method, Method) else build_method(method), local)
     if isinstance(model, str):
@@ -142,6 +161,7 @@ def build_simulation(
     module = adapt_model(composed, model, generator(seed, "init"), draw_parameters)
     functional = FunctionalModel(module.to(federation.train.x.device, dtype))
     _check_batching(functional, local)
+    _check_search(composed, federation, cohort)
     work = Workplace(composed, functional, local, federation, seed, augment)
     settled = settle(settings, work, cohort.size or len(federation.clients))
     scoring = scoring or Scoring(shots_by_rule(federation.counts().sum(0).tolist()), federation.classes)
@@ -171,4 +191,19 @@ def _check_batching(model: FunctionalModel, local: Local) -> None:
     if model.has_batch_norm and local.batching == "pad":
         raise ConfigError(
             "local.batching = 'pad' would mix padding into BatchNorm's statistics; legal with this model: 'wrap', 'drop'"
+        )
+
+
+def _check_search(method: Method, federation: Federation, cohort: Cohort) -> None:
+    """A search compares models of all clients on samples that nobody trained on."""
+    search, clients = method.owner("choose"), len(federation.clients)
+    if search is None:
+        return
+    if cohort.size is not None and (cohort.size < clients or cohort.sampling != "exact"):
+        raise ConfigError(
+            f"{search.name} compares settings of all clients, and cohort.size = {cohort.size} of {clients} leaves some out; leave [cohort] out"
+        )
+    if federation.validation is None and not any(len(rows) for rows in federation.held_out):
+        raise ConfigError(
+            f"{search.name} needs samples to compare models on; legal with data.validation or partition.validation above 0"
         )

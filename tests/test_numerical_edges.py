@@ -37,7 +37,7 @@ from counterpoise.engines.choose import EngineSettings
 from counterpoise.engines.workplace import Engine
 from counterpoise.errors import ConfigError
 from counterpoise.plan import make_plan
-from counterpoise.rounds import average_buffers, weigh_replies
+from counterpoise.replies import average_buffers, weigh_replies
 from counterpoise.schedules import cosine
 from counterpoise.simulation import Simulation
 
@@ -340,7 +340,7 @@ def _slot(name: str, counts: list[int], dtype: torch.dtype, **arguments: float) 
     number = torch.ones((), dtype=dtype)
     start = PARTS.build(name, arguments).start
     assert start is not None
-    return start({}, {}, {}, Stats(torch.tensor(counts), number, number, number, {}))
+    return start({}, {}, {}, Stats(torch.tensor(counts), number, number, number, {}, torch.tensor(counts)))
 
 
 @pytest.mark.parametrize("name", FROM_COUNTS)

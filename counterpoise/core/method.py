@@ -14,7 +14,7 @@ from counterpoise.errors import ConfigError, legal_words
 
 Weighting: TypeAlias = Literal["samples", "uniform"]
 
-SINGLE_OWNER = ("loss", "gradient", "weigh")
+SINGLE_OWNER = ("propose", "loss", "gradient", "choose", "weigh")
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,14 @@ class Method:
                     f"{' and '.join(owners)} each set the {hook}, and only one part may; keep one of: {', '.join(owners)}"
                 )
 
+        search, keeper = self.owner("choose"), self.owner("enroll")
+        if search is not None and keeper is not None:
+            raise ConfigError(
+                f"{search.name} trains a client under several settings a round, and {keeper.name} keeps one memory of each client; use only one of them"
+            )
+
     def owner(self, hook: str) -> Part | None:
-        """The part that fills a hook with a single owner."""
+        """The first part that fills a hook; hooks with a single owner have no other."""
         return next((part for part in self.parts if getattr(part, hook) is not None), None)
 
     def adapt(self, module: nn.Module) -> nn.Module:
@@ -79,8 +85,11 @@ def compose(*pieces: Method | Part, name: str = "") -> Method:
 def build_method(spec: MethodSpec) -> Method:
     """The method that a config names: a word, ``{ word = { argument = value } }``, or a list of these."""
     items = read_spec(spec)
+    names = [name for name, _ in items]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise ConfigError(f"method: {twice!r} is listed twice; keep one of the two")
     pieces = [_build_piece(name, arguments) for name, arguments in items]
-    return compose(*pieces, name="+".join(name for name, _ in items))
+    return compose(*pieces, name="+".join(names))
 
 
 def read_spec(spec: MethodSpec) -> list[tuple[str, dict[str, Any]]]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -35,6 +35,7 @@ class Stats(NamedTuple):
     lr: Tensor  # [] learning rate of this round
     momentum: Tensor  # [] local momentum
     knobs: Tree  # settings of this task, by name
+    owned: Tensor  # [C] samples of each class before any part prepared them
 
 
 class Gradient(NamedTuple):
@@ -51,6 +52,9 @@ class Step(NamedTuple):
     params: Params
     stats: Stats
     gradient_at: Callable[[Params], Gradient]  # the same batch at these or at other parameters
+    group_gradients: Callable[
+        [Tensor], Gradient
+    ]  # members [H, C] -> grads [H, ...] of each group's share of the batch's loss, from one forward pass
 
 
 class ClientData(NamedTuple):
@@ -59,6 +63,7 @@ class ClientData(NamedTuple):
     rows: Tensor  # [n]
     labels: Tensor  # [n]
     chances: Tensor | None = None  # [n] draw with replacement by these; None: each sample once an epoch
+    strata: Tensor | None = None  # [n] every batch holds equally many samples of each of these groups
 
 
 class Census(NamedTuple):
@@ -105,6 +110,11 @@ class Task:
     knobs: Mapping[str, float] = field(default_factory=dict)
 
 
+Judge: TypeAlias = Callable[
+    [Tensor], Tensor
+]  # selections of replies [M, K] -> [M] validation score of the model that each averages to
+
+
 class Chart(NamedTuple):
     """Something in a part's server slot that is worth looking at: recorded whenever the model is scored, drawn by the report."""
 
@@ -139,6 +149,10 @@ class Part:
         None  # server slot, round -> what every client of the round is told
     )
 
+    propose: Callable[[Tree, int, Sequence[int]], Sequence[Task]] | None = (
+        None  # server slot, round, cohort -> tasks, equally many a client; at most one part
+    )
+
     # client, one by one
     prepare: (
         Callable[[ClientData, Tree, Tree, Mapping[str, float], torch.Generator], tuple[ClientData, Tree]]
@@ -164,6 +178,9 @@ class Part:
     )
 
     # server, after a round
+    choose: Callable[[Tree, Replies, Judge], tuple[Tensor, Tree]] | None = (
+        None  # server slot, replies, judge -> rows [K] of the replies to use, slot; at most one part
+    )
     weigh: Callable[[Tensor, Tree, Replies], Tensor] | None = (
         None  # weights [K], slot, replies -> weights; at most one part
     )

@@ -12,7 +12,7 @@ from counterpoise.client import Broadcast, enroll
 from counterpoise.core.part import Replies, Task
 from counterpoise.core.tree import Params, Tree, finite_rows, stack, take, tmap
 from counterpoise.engines.workplace import Memory, Refusal, Trainer, Workplace
-from counterpoise.evaluate import Measurement, measure
+from counterpoise.evaluate import Measurement, measure_many
 
 
 @dataclass
@@ -51,24 +51,9 @@ class EmbeddedEngine:
         self, clients: Sequence[int], models: Params, buffers: Params, measurement: Measurement
     ) -> Tree:
         federation, model = self.work.federation, self.work.model
-        count = len(next(iter(models.values())))
+        held = [federation.train.take(federation.held_out[client]) for client in clients]
         return stack(
-            [
-                stack(
-                    [
-                        measure(
-                            model,
-                            take(models, k),
-                            take(buffers, k),
-                            federation.train.take(federation.held_out[client]),
-                            federation.scaling,
-                            measurement,
-                        )
-                        for k in range(count)
-                    ]
-                )
-                for client in clients
-            ]
+            [measure_many(model, models, buffers, own, federation.scaling, measurement) for own in held]
         )
 
     def close(self) -> None:

@@ -28,7 +28,7 @@ from counterpoise.core.part import Part, Replies, Stats, Step, Task
 from counterpoise.core.tree import Params, Tree, take, tmap
 from counterpoise.engines.choose import EngineSettings
 from counterpoise.engines.workplace import Engine
-from counterpoise.rounds import MAX_GROWTH, check_replies
+from counterpoise.replies import MAX_GROWTH, check_replies
 from counterpoise.simulation import Simulation
 
 COHORT, BAD = (0, 1, 2, 4), 2

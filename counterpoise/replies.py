@@ -1,0 +1,70 @@
+"""Replies of a round: checked, put in order, weighed."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from counterpoise.core.method import Method
+from counterpoise.core.part import Replies, call
+from counterpoise.core.tree import Params, Tree, finite_rows, mix, norm, row_norms, take
+
+MAX_GROWTH = 1000.0  # an update this many times the model's own norm is an explosion, not training
+
+
+class Rejection(NamedTuple):
+    """A reply that was not used, and why."""
+
+    client: int
+    reason: str
+
+
+def check_replies(replies: Replies, params: Params) -> tuple[Replies, tuple[Rejection, ...]]:
+    """The replies that can be used, and the others with the reason."""
+    count = len(replies.client)
+    size, bound = row_norms(replies.delta, count), MAX_GROWTH * max(float(norm(params)), 1.0)
+    rest = {"buffers": replies.buffers, "upload": replies.upload, "loss": replies.loss}
+    finite = torch.isfinite(size) & finite_rows(rest, count)
+    good = finite & (size <= bound)
+    rejected = [
+        Rejection(
+            int(replies.client[k]),
+            "not finite" if not finite[k] else f"exploded: norm {float(size[k]):.3g} over {bound:.3g}",
+        )
+        for k in torch.nonzero(~good).flatten().tolist()
+    ]
+    return (replies if not rejected else select(replies, torch.nonzero(good).flatten())), tuple(rejected)
+
+
+def weigh_replies(method: Method, replies: Replies, slots: dict[str, Tree]) -> Tensor:
+    """[K] float64 weights: by samples or uniform, then by the part that owns them."""
+    base = (
+        replies.samples.double()
+        if method.weighting == "samples"
+        else torch.ones(len(replies.client), dtype=torch.float64)
+    )
+    weights = base / base.sum()
+    owner = method.owner("weigh")
+    return (
+        weights if owner is None else call(owner.weigh, weights, weights, slots.get(owner.name, {}), replies)
+    )
+
+
+def average_buffers(weights: Tensor, buffers: Params) -> Params:
+    """Running statistics by the same weights; whole numbers such as step counters by their maximum."""
+    shares = weights / weights.sum()
+    averaged = {
+        name: mix(shares, {name: b})[name] if b.is_floating_point() else b.amax(0)
+        for name, b in buffers.items()
+    }
+    # A rule that extrapolates has negative weights, and a variance has no sign.
+    return {name: b.clamp(min=0) if name.endswith("running_var") else b for name, b in averaged.items()}
+
+
+def select(replies: Replies, rows: Tensor) -> Replies:
+    """These rows of the replies, in this order."""
+    if torch.equal(rows, torch.arange(len(replies.client))):
+        return replies
+    return Replies(**take(replies._asdict(), rows))

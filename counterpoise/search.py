@@ -1,0 +1,70 @@
+"""Rounds that try several settings of each client: which tasks, and which of the replies to use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from counterpoise.core.method import Method
+from counterpoise.core.part import Judge, Part, Replies, Task, call
+from counterpoise.core.tree import Params, Tree, bytes_of, stack, tmap
+from counterpoise.errors import ConfigError
+from counterpoise.replies import average_buffers, select, weigh_replies
+
+Score: TypeAlias = Callable[[Params, Params], Tensor]  # models [M, ...], their buffers -> [M]
+Slots: TypeAlias = dict[str, Tree]  # part name -> server slot
+
+JUDGED_BYTES = 1 << 31  # models that are scored at once
+
+
+def propose_tasks(method: Method, slots: Slots, round: int, cohort: Sequence[int]) -> Sequence[Task]:
+    """One task a client, unless a part wants them under settings of its own."""
+    owner = method.owner("propose")
+    plain = [Task(client) for client in cohort]
+    if owner is None:
+        return plain
+    tasks: Sequence[Task] = call(owner.propose, plain, slots.get(owner.name, {}), round, list(cohort))
+    return tasks
+
+
+def choose_replies(
+    method: Method, owner: Part, params: Params, slots: Slots, replies: Replies, score: Score | None
+) -> tuple[Replies, Slots]:
+    """The replies that a search settles on, and the slots with what it learned."""
+    judge = judge_of(method, params, slots, replies, score)
+    rows, slot = call(owner.choose, None, slots.get(owner.name, {}), replies, judge)
+    return select(replies, rows), {**slots, owner.name: slot}
+
+
+def judge_of(method: Method, params: Params, slots: Slots, replies: Replies, score: Score | None) -> Judge:
+    """Scores of the models that selections of the replies average to, before any further rule of the server."""
+    if score is None:
+        raise ConfigError(
+            f"{method.name} searches, and needs samples to score its models on; none were given"
+        )
+
+    def judge(selections: Tensor) -> Tensor:
+        pieces = torch.split(selections, max(1, JUDGED_BYTES // max(bytes_of(params), 1)))
+        return torch.cat([score(*mixtures(method, params, slots, replies, piece)) for piece in pieces])
+
+    return judge
+
+
+def mixtures(
+    method: Method, params: Params, slots: Slots, replies: Replies, selections: Tensor
+) -> tuple[Params, Params]:
+    """The models [M, ...] and buffers that selections [M, K] of the replies average to, formed by one product."""
+    chosen = [select(replies, rows) for rows in selections]
+    weights = [weigh_replies(method, one, slots) for one in chosen]
+    shares = torch.zeros(len(selections), len(replies.client), dtype=torch.float64)
+    shares.scatter_(1, selections, torch.stack(weights))
+
+    def mixed(start: Tensor, delta: Tensor) -> Tensor:
+        change: Tensor = torch.tensordot(shares.to(delta.device, delta.dtype), delta, 1)
+        return start + change
+
+    buffers = [average_buffers(w, one.buffers) for w, one in zip(weights, chosen, strict=True)]
+    return tmap(mixed, params, replies.delta), stack(buffers)
