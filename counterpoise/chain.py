@@ -60,14 +60,14 @@ class Chain(NamedTuple):
     def backward(
         self, params: Params, entered: list[Tensor], logits: Tensor, features: Tensor | None
     ) -> Params:
-        """Gradients of all parameters from those of the logits and of the features."""
+        """Gradients of all parameters from those of the logits and of the features; leading axes carry over."""
         grads, gradient = {}, logits
         for place in reversed(range(len(self.stages))):
             weight, bias, activation = self.stages[place]
             gradient = activation.pull(gradient, entered[place + 1])
-            grads[weight] = gradient.t() @ entered[place]
+            grads[weight] = gradient.mT @ entered[place]
             if bias:
-                grads[bias] = gradient.sum(0)
+                grads[bias] = gradient.sum(-2)
             if place:
                 gradient = gradient @ params[weight]
                 if self.names_features and features is not None and place == len(self.stages) - 1:

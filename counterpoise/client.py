@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -78,8 +79,13 @@ def step(
     differentiate: Differentiate = functional_gradient,
 ) -> Progress:
     """One mini-batch: gradient source, then the chain of adjustments, then ``params - lr * direction``."""
-    slots, loss = dict(progress.slots), loss_of(method, batch, progress.slots)
-    seen = Step(progress.params, stats, lambda at: differentiate(model, at, progress.buffers, batch.x, loss))
+    slots = dict(progress.slots)
+
+    def gradient_at(params: Params, members: Tensor | None = None) -> Gradient:
+        loss = loss_of(method, batch, progress.slots, members)
+        return differentiate(model, params, progress.buffers, batch.x, loss)
+
+    seen = Step(progress.params, stats, gradient_at, partial(gradient_at, progress.params))
     gradient = _source(method, slots, seen)
     direction = gradient.grads
     for part in method.parts:
@@ -103,8 +109,13 @@ def end(
     return Result(delta, progress.buffers, upload, memory, progress.loss / stats.steps.clamp(min=1))
 
 
-def batch_loss(method: Method, outputs: Outputs, batch: Batch, slots: dict[str, Tree]) -> Tensor:
-    """Mean over the real samples of each sample's loss times the factors that the parts put on it."""
+def batch_loss(
+    method: Method, outputs: Outputs, batch: Batch, slots: dict[str, Tree], members: Tensor | None = None
+) -> Tensor:
+    """Mean over the real samples of each sample's loss times the factors that the parts put on it.
+
+    With members [H, C]: the part of it that falls to the samples of each group's classes.
+    """
     owner = method.owner("loss")
     values = (
         cross_entropy(outputs, batch)
@@ -114,7 +125,12 @@ def batch_loss(method: Method, outputs: Outputs, batch: Batch, slots: dict[str, 
     for part in method.parts:
         if part.weight is not None:
             values = values * part.weight(outputs, batch, slots[part.name])
-    return (values * batch.mask).sum() / batch.mask.sum().clamp(min=1)
+    return (values * _counted(batch, members)).sum(-1) / batch.mask.sum().clamp(min=1)
+
+
+def _counted(batch: Batch, members: Tensor | None) -> Tensor:
+    """[B] 1 for each real sample; for each group [H, B] only where it is of one of the group's classes."""
+    return batch.mask if members is None else members[:, batch.y] * batch.mask
 
 
 def cross_entropy(outputs: Outputs, batch: Batch) -> Tensor:
@@ -122,20 +138,22 @@ def cross_entropy(outputs: Outputs, batch: Batch) -> Tensor:
     return F.cross_entropy(outputs.logits, batch.y, reduction="none")
 
 
-def loss_of(method: Method, batch: Batch, slots: dict[str, Tree]) -> Loss:
-    """The method's loss on a batch; plain cross-entropy brings its gradient along."""
+def loss_of(method: Method, batch: Batch, slots: dict[str, Tree], members: Tensor | None = None) -> Loss:
+    """The method's loss on a batch, or on each group of classes; plain cross-entropy brings its gradient along."""
     plain = all(part.loss is None and part.weight is None for part in method.parts)
     return Loss(
-        lambda outputs: batch_loss(method, outputs, batch, slots),
-        (lambda outputs: _cross_entropy_by_logits(outputs, batch)) if plain else None,
+        lambda outputs: batch_loss(method, outputs, batch, slots, members),
+        (lambda outputs: _cross_entropy_by_logits(outputs, batch, members)) if plain else None,
+        None if members is None else len(members),
     )
 
 
-def _cross_entropy_by_logits(outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
+def _cross_entropy_by_logits(outputs: Outputs, batch: Batch, members: Tensor | None) -> tuple[Tensor, Tensor]:
     """Mean cross-entropy of a batch, and ``(softmax(z) - one hot(y)) / B`` in the very operations of autograd."""
     log_p, chosen = F.log_softmax(outputs.logits, -1), batch.y.unsqueeze(-1)
-    share = batch.mask / batch.mask.sum().clamp(min=1)
-    value = -(log_p.gather(-1, chosen).squeeze(-1) * share).sum()
+    share = _counted(batch, members) / batch.mask.sum().clamp(min=1)
+    value = -(log_p.gather(-1, chosen).squeeze(-1) * share).sum(-1)
+    log_p, chosen = (tensor.expand(*share.shape, -1) for tensor in (log_p, chosen))
     by_log_p = torch.zeros_like(log_p).scatter(-1, chosen, -share.unsqueeze(-1))
     return value, torch._log_softmax_backward_data(by_log_p, log_p, -1, log_p.dtype)
 

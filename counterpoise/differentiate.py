@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
-from torch.func import grad
+from torch.func import grad, vjp, vmap
 
 from counterpoise.chain import Chain
 from counterpoise.core.part import Gradient, Outputs
@@ -16,12 +16,13 @@ from counterpoise.functional import FunctionalModel
 
 
 class Loss(NamedTuple):
-    """A batch's loss as a function of what the model says of it."""
+    """A batch's loss as a function of what the model says of it; or the losses of H groups that add up to it."""
 
-    value: Callable[[Outputs], Tensor]  # -> []
+    value: Callable[[Outputs], Tensor]  # -> [], of groups [H]
     by_logits: Callable[[Outputs], tuple[Tensor, Tensor]] | None = (
-        None  # -> [], [B, C]: with its gradient, where known
+        None  # -> [], [B, C]: with its gradient, where known; of groups [H], [H, B, C]
     )
+    groups: int | None = None  # H; gradients then have a leading axis over the groups
 
 
 class Differentiate(Protocol):
@@ -42,8 +43,13 @@ def functional_gradient(
         value = loss.value(outputs)
         return value, (after, value)
 
-    grads, (after, value) = grad(objective, has_aux=True)(params)
-    return Gradient(grads, after, value)
+    if loss.groups is None:
+        grads, (after, value) = grad(objective, has_aux=True)(params)
+        return Gradient(grads, after, value)
+    pulled: Any = vjp(objective, params, has_aux=True)
+    values, pull, (after, _) = pulled
+    each = torch.eye(loss.groups, dtype=values.dtype, device=values.device)
+    return Gradient(vmap(pull)(each)[0], after, values.sum())
 
 
 def direct_gradient(
@@ -56,8 +62,8 @@ def direct_gradient(
     with torch.enable_grad():
         outputs, after = model.apply(tracked, buffers, model.arrange(x), train=True)
         value = loss.value(outputs)
-        grads = torch.autograd.grad(value, list(tracked.values()), materialize_grads=True)
-    return Gradient(dict(zip(tracked, grads, strict=True)), after, value.detach())
+        grads = _slopes(value, list(tracked.values()))
+    return Gradient(dict(zip(tracked, grads, strict=True)), after, value.detach().sum())
 
 
 def _chain_gradient(chain: Chain, params: Params, x: Tensor, loss: Loss) -> Gradient:
@@ -65,10 +71,19 @@ def _chain_gradient(chain: Chain, params: Params, x: Tensor, loss: Loss) -> Grad
     outputs = chain.outputs(entered)
     if loss.by_logits is not None:
         value, logits = loss.by_logits(outputs)
-        return Gradient(chain.backward(params, entered, logits, None), {}, value)
+        return Gradient(chain.backward(params, entered, logits, None), {}, value.sum())
     tracked = Outputs(*(tensor.detach().requires_grad_() for tensor in outputs))
     with torch.enable_grad():
         value = loss.value(tracked)
-        by_outputs = torch.autograd.grad(value, list(tracked), allow_unused=True)
-    logits = torch.zeros_like(outputs.logits) if by_outputs[0] is None else by_outputs[0]
-    return Gradient(chain.backward(params, entered, logits, by_outputs[1]), {}, value.detach())
+        logits, features = _slopes(value, list(tracked))
+    return Gradient(chain.backward(params, entered, logits, features), {}, value.detach().sum())
+
+
+def _slopes(value: Tensor, leaves: Sequence[Tensor]) -> list[Tensor]:
+    """Gradients of a number; of several numbers [H], one backward pass each: [H, ...]."""
+    if not value.dim():
+        return list(torch.autograd.grad(value, leaves, materialize_grads=True))
+    rows = [
+        torch.autograd.grad(one, leaves, retain_graph=True, materialize_grads=True) for one in value.unbind()
+    ]
+    return [torch.stack(row) for row in zip(*rows, strict=True)]

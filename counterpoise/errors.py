@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from difflib import get_close_matches
+from collections.abc import Iterable, Sequence
+from difflib import SequenceMatcher, get_close_matches
+
+SHOWN_WORDS = 40
 
 
 class CounterpoiseError(Exception):
@@ -31,8 +33,20 @@ class RunError(CounterpoiseError):
 
 
 def legal_words(word: str, legal: Iterable[str]) -> str:
-    """End of a sentence about a wrong word: the nearest legal one, then all of them."""
-    legal = sorted(legal)
-    near = get_close_matches(word, legal, n=1)
-    guess = f"did you mean {near[0]!r}? " if near else ""
-    return f"{guess}legal: {', '.join(legal)}"
+    """End of a sentence about a wrong word: the nearest legal one, then the legal ones."""
+    names = sorted({*legal})
+    near = get_close_matches(word, names, n=5)
+    guess = max(near, key=lambda name: _nearness(name, word), default=None)
+    return f"did you mean {guess!r}? legal: {listed(names)}" if guess else f"legal: {listed(names)}"
+
+
+def listed(words: Sequence[str]) -> str:
+    """Words between commas; of thousands, the first few and their number."""
+    rest = f", ... ({len(words):,} in all)" if len(words) > SHOWN_WORDS else ""
+    return ", ".join(words[:SHOWN_WORDS]) + rest
+
+
+def _nearness(name: str, word: str) -> tuple[float, int]:
+    """How much is shared; of words that share as much, how long they begin alike: fedcn is fedcm, not fedlc."""
+    alike = next((k for k, (a, b) in enumerate(zip(name, word, strict=False)) if a != b), len(name))
+    return SequenceMatcher(None, name, word).ratio(), alike

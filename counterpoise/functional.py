@@ -12,6 +12,7 @@ from counterpoise.chain import chain_of
 from counterpoise.core.part import Outputs
 from counterpoise.core.tree import Params
 from counterpoise.errors import ConfigError
+from counterpoise.models.patches import by_patches
 
 _INNER = "inner."
 
@@ -37,14 +38,21 @@ class _Splitter(nn.Module):
 class FunctionalModel:
     """``apply`` is pure: it takes parameters and buffers and returns the outputs and the buffers after the pass."""
 
-    def __init__(self, module: nn.Module) -> None:
+    def __init__(self, module: nn.Module, half: bool = False, patches: bool = False) -> None:
+        """How it trains: `half` in bfloat16 with parameters and losses as they are, `patches` with convolutions as products."""
         _refuse_dropout(module)
         self.module = module
-        self._training = _Splitter(module)
+        self.half = half
+        self._scoring = _Splitter(module)
+        self._training = _Splitter(by_patches(module)) if patches else self._scoring
         self.dtype = next(module.parameters()).dtype
-        self.chain = chain_of(module)
+        self.chain = None if half else chain_of(module)
         self.has_images = any(isinstance(m, nn.Conv2d) for m in module.modules())
         self.has_batch_norm = any("BatchNorm" in type(m).__name__ for m in module.modules())
+
+    def patched(self) -> FunctionalModel:
+        """The same model, its convolutions trained as products of patches."""
+        return FunctionalModel(self.module, self.half, patches=True)
 
     def params(self) -> Params:
         """A copy of the parameters that are trained."""
@@ -60,9 +68,12 @@ class FunctionalModel:
     def apply(self, params: Params, buffers: Params, x: Tensor, train: bool) -> tuple[Outputs, Params]:
         """Outputs on a batch, and the buffers as the pass left them; what was given is not touched."""
         buffers = {name: b.clone() for name, b in buffers.items()} if train else buffers
-        self._training.train(train)
+        splitter = (self._training if train else self._scoring).train(train)
         state = {_INNER + name: value for name, value in (params | buffers).items()}
-        return functional_call(self._training, state, (x,)), buffers
+        # Casts must not be kept: the same name holds other values under every transform and in every step.
+        with torch.autocast(x.device.type, torch.bfloat16, enabled=self.half and train, cache_enabled=False):
+            outputs = functional_call(splitter, state, (x,))
+        return Outputs(*(tensor.to(self.dtype) for tensor in outputs)), buffers
 
     def arrange(self, x: Tensor) -> Tensor:
         """Images with their channels last in memory, which is how convolutions on a CPU are quickest."""

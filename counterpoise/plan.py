@@ -10,6 +10,7 @@ from torch import Tensor
 
 from counterpoise.core.local import Batching
 from counterpoise.core.part import ClientData
+from counterpoise.errors import ConfigError
 
 
 class Plan(NamedTuple):
@@ -37,14 +38,45 @@ def _plan_epoch(data: ClientData, batch_size: int, batching: Batching, stream: t
     if batching == "drop":
         # A client smaller than a batch would never train, so its one batch is wrapped instead.
         steps = max(count // batch_size, min(count, 1))
+    if data.strata is not None and count:
+        positions = _stratify(data, data.strata, steps, batch_size, stream)
+        return Plan(positions, torch.ones_like(positions, dtype=torch.bool))
     wanted = steps * batch_size
-    positions = _visit(data, stream)
-    while batching != "pad" and 0 < len(positions) < wanted:
-        positions = torch.cat([positions, _visit(data, stream)])
+    positions = _visit(data, stream) if batching == "pad" else _fill(data, wanted, stream)
     padding = torch.zeros(max(wanted - len(positions), 0), dtype=torch.int64)
     mask = torch.arange(wanted) < len(positions)
     filled = torch.cat([positions, padding])[:wanted]
     return Plan(filled.view(steps, batch_size), mask.view(steps, batch_size))
+
+
+def _stratify(
+    data: ClientData, strata: Tensor, steps: int, batch_size: int, stream: torch.Generator
+) -> Tensor:
+    """[S, B] batches of equal parts from each stratum; smaller strata are visited more than once an epoch."""
+    rows = [torch.nonzero(strata == stratum).flatten() for stratum in sorted(set(strata.tolist()))]
+    if len(rows) > batch_size:
+        raise ConfigError(
+            f"local.batch_size = {batch_size} cannot hold samples of {len(rows)} groups; legal: at least {len(rows)}"
+        )
+    sizes = [batch_size // len(rows) + (index < batch_size % len(rows)) for index in range(len(rows))]
+    columns = [
+        own[_fill(_restrict(data, own), steps * size, stream)].view(steps, size)
+        for own, size in zip(rows, sizes, strict=True)
+    ]
+    return torch.cat(columns, dim=1)
+
+
+def _restrict(data: ClientData, positions: Tensor) -> ClientData:
+    chances = None if data.chances is None else data.chances[positions]
+    return ClientData(positions, positions, chances)  # a visit looks at nothing but how many there are
+
+
+def _fill(data: ClientData, wanted: int, stream: torch.Generator) -> Tensor:
+    """Visits one after another, as many positions as are wanted."""
+    positions = torch.empty(0, dtype=torch.int64)
+    while len(data.labels) and len(positions) < wanted:
+        positions = torch.cat([positions, _visit(data, stream)])
+    return positions[:wanted]
 
 
 def _visit(data: ClientData, stream: torch.Generator) -> Tensor:

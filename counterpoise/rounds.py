@@ -11,7 +11,7 @@ from torch import Tensor
 
 from counterpoise.client import Broadcast
 from counterpoise.core.method import Method
-from counterpoise.core.part import Census, Exchange, Replies, Task, call
+from counterpoise.core.part import Census, Exchange, Measure, Replies, Task, call
 from counterpoise.core.rng import generator
 from counterpoise.core.tree import Params, Tree, add, mix, plain
 from counterpoise.engines.workplace import Ask
@@ -93,17 +93,23 @@ def one_exchange(
     lr: float,
     clients: int,
     score: Score | None = None,
+    measure: Measure | None = None,
 ) -> tuple[ServerState, Outcome]:
     """One round. Replies that are not usable count as not given; without any the model stays as it was."""
+    broadcast, outcome = open_round(method, state, tasks, lr)
+    replies = ask.train(tasks, broadcast) if tasks else None
+    return conclude(method, state, ask, replies, outcome, clients, score, measure)
+
+
+def open_round(
+    method: Method, state: ServerState, tasks: Sequence[Task], lr: float
+) -> tuple[Broadcast, Outcome]:
+    """What every client of the next round is told, and the outcome so far."""
     broadcast, asked = announce(method, state, lr), len({task.client for task in tasks})
-    outcome = Outcome(state.round, lr, len(tasks), 0, (), None, asked * broadcast.bytes())
-    if not tasks:
-        return replace(state, round=state.round + 1), outcome
-    return conclude(method, state, ask, ask.train(tasks, broadcast), outcome, clients, score)
+    return broadcast, Outcome(state.round, lr, len(tasks), 0, (), None, asked * broadcast.bytes())
 
 
 def announce(method: Method, state: ServerState, lr: float) -> Broadcast:
-    """What every client of the next round is told."""
     shared = {
         part.name: call(part.send, {}, state.slots.get(part.name, {}), state.round) for part in method.parts
     }
@@ -114,13 +120,16 @@ def conclude(
     method: Method,
     state: ServerState,
     ask: Ask,
-    replies: Replies,
+    replies: Replies | None,
     outcome: Outcome,
     clients: int,
     score: Score | None = None,
+    measure: Measure | None = None,
 ) -> tuple[ServerState, Outcome]:
     """The state after the replies of a round: checked, chosen among, committed, weighed, averaged."""
     after = replace(state, round=state.round + 1)
+    if replies is None:
+        return after, outcome
     outcome = outcome._replace(replied=len(replies.client), bytes_up=replies.bytes())
     replies, rejected = check_replies(select(replies, replies.client.argsort(stable=True)), state.params)
     searched = method.owner("choose")
@@ -134,7 +143,7 @@ def conclude(
         replies, slots = choose_replies(method, searched, state.params, state.slots, replies, score)
         state = replace(state, slots=slots)
     weights = weigh_replies(method, replies, state.slots)
-    delta, slots = update_model(method, state, Exchange(state.params, replies, weights, clients))
+    delta, slots = update_model(method, state, Exchange(state.params, replies, weights, clients, measure))
     buffers = average_buffers(weights, replies.buffers)
     after = replace(after, params=add(state.params, delta), buffers=buffers, slots=slots)
     return after, outcome._replace(rejected=rejected, loss=float(replies.loss.double().mean()))

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from counterpoise.core.method import Method
 from counterpoise.core.part import Judge, Part, Replies, Task, call
-from counterpoise.core.tree import Params, Tree, bytes_of, stack, tmap
+from counterpoise.core.tree import Params, Tree, bytes_of, stack, take, tmap
 from counterpoise.errors import ConfigError
 from counterpoise.replies import average_buffers, select, weigh_replies
 
@@ -57,8 +57,9 @@ def mixtures(
     method: Method, params: Params, slots: Slots, replies: Replies, selections: Tensor
 ) -> tuple[Params, Params]:
     """The models [M, ...] and buffers that selections [M, K] of the replies average to, formed by one product."""
-    chosen = [select(replies, rows) for rows in selections]
-    weights = [weigh_replies(method, one, slots) for one in chosen]
+    # Only a part that weighs looks at more than samples, and copies of every update would fill the memory.
+    seen = replies if method.owner("weigh") else replies._replace(delta={}, buffers={}, upload={})
+    weights = [weigh_replies(method, select(seen, rows), slots) for rows in selections]
     shares = torch.zeros(len(selections), len(replies.client), dtype=torch.float64)
     shares.scatter_(1, selections, torch.stack(weights))
 
@@ -66,5 +67,7 @@ def mixtures(
         change: Tensor = torch.tensordot(shares.to(delta.device, delta.dtype), delta, 1)
         return start + change
 
-    buffers = [average_buffers(w, one.buffers) for w, one in zip(weights, chosen, strict=True)]
+    buffers = [
+        average_buffers(w, take(replies.buffers, rows)) for w, rows in zip(weights, selections, strict=True)
+    ]
     return tmap(mixed, params, replies.delta), stack(buffers)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
@@ -12,13 +12,14 @@ from torch import Tensor, nn
 
 from counterpoise.core.local import Local
 from counterpoise.core.method import Method, MethodSpec, build_method
-from counterpoise.core.part import Census
+from counterpoise.core.part import Census, Measure, Replies, Task
 from counterpoise.core.rng import generator
-from counterpoise.core.tree import Params, tmap
+from counterpoise.core.tree import Params, Tree, tmap
 from counterpoise.data.augment import Augmentation
 from counterpoise.data.dataset import Samples
 from counterpoise.data.federation import Federation
 from counterpoise.engines.choose import EngineSettings, build_engine, choose_device, settle
+from counterpoise.engines.precision import tf32
 from counterpoise.engines.threads import threads
 from counterpoise.engines.workplace import Engine, Workplace
 from counterpoise.errors import ConfigError
@@ -29,7 +30,7 @@ from counterpoise.models.init import initialise
 from counterpoise.models.model import MODELS
 from counterpoise.parts.optimizer import with_local
 from counterpoise.replies import Rejection
-from counterpoise.rounds import Cohort, Outcome, ServerState, diagnose, one_exchange, open_server
+from counterpoise.rounds import Cohort, Outcome, ServerState, conclude, diagnose, open_round, open_server
 from counterpoise.search import propose_tasks
 
 Connect = Callable[[EngineSettings, Workplace], Engine]  # settled settings, workplace -> who answers
@@ -61,32 +62,47 @@ class Simulation:
 
     def advance(self, state: ServerState) -> tuple[ServerState, Outcome]:
         """One more round."""
-        samples = self.work.federation.samples()
-        tasks = propose_tasks(
-            self.method, state.slots, state.round, self.cohort.draw(self.seed, state.round, samples)
-        )
-        lr = self.work.local.rate(state.round, self.rounds)
-        with threads(self.settings.threads):
-            state, outcome = one_exchange(
-                self.method, state, self.engine, tasks, lr, len(samples), self.validate
-            )
-        refused = tuple(Rejection(*refusal) for refusal in self.engine.refused) if tasks else ()
+        tasks, lr = self.tasks(state), self.work.local.rate(state.round, self.rounds)
+        broadcast, outcome = open_round(self.method, state, tasks, lr)
+        with threads(self.settings.threads), tf32(self.settings.precision):
+            replies = self.engine.train(tasks, broadcast) if tasks else None
+            return self.conclude(state, replies, outcome)
+
+    def tasks(self, state: ServerState) -> Sequence[Task]:
+        """What the next round asks for."""
+        cohort = self.cohort.draw(self.seed, state.round, self.work.federation.samples())
+        return propose_tasks(self.method, state.slots, state.round, cohort)
+
+    def conclude(
+        self, state: ServerState, replies: Replies | None, outcome: Outcome
+    ) -> tuple[ServerState, Outcome]:
+        """The state after the replies of a round."""
+        refused = () if replies is None else tuple(Rejection(*refusal) for refusal in self.engine.refused)
+        clients = len(self.work.federation.clients)
+        given = self.engine, replies, outcome, clients, self.validate, self._measure()
+        state, outcome = conclude(self.method, state, *given)
         return state, outcome._replace(
             replied=outcome.replied + len(refused), rejected=(*refused, *outcome.rejected)
         )
 
-    def evaluate(self, state: ServerState) -> dict[str, Any]:
-        """Scores on the test set, on the server's validation set, and on what clients hold out, where there are such."""
+    def evaluate(self, state: ServerState, tested: Tree | None = None) -> dict[str, Any]:
+        """Scores on the test set, on the server's validation set, and on what clients hold out, where there are such.
+
+        `tested`: what `count` counts on the test set, where that is known already.
+        """
         federation = self.work.federation
-        with threads(self.settings.threads):
-            scores = self._score(state, federation.test)
+        with threads(self.settings.threads), tf32(self.settings.precision):
+            scores = self._score(state, federation.test) if tested is None else self.scoring.scores(tested)
             if federation.validation is not None:
                 scores["validation"] = self._score(state, federation.validation)
             if self.scoring.clients:
                 scores["clients"] = self._score_clients(state)
-        if diagnostics := diagnose(self.method, state):
-            scores["diagnostics"] = diagnostics
-        return scores
+        return scores | self.diagnostics(state)
+
+    def diagnostics(self, state: ServerState) -> dict[str, Any]:
+        """What the method's parts want looked at."""
+        found = diagnose(self.method, state)
+        return {"diagnostics": found} if found else {}
 
     def validate(self, models: Params, buffers: Params) -> Tensor:
         """[M] balanced accuracy of stacked models on the server's validation set, else on all that clients hold out."""
@@ -113,6 +129,16 @@ class Simulation:
     def module(self, state: ServerState) -> nn.Module:
         """The trained model as a torch module."""
         return self.work.model.load(state.params, state.buffers)
+
+    def _measure(self) -> Measure | None:
+        """What a server rule may find out about a model from the server's own samples."""
+        federation = self.work.federation
+        if federation.validation is None:
+            return None
+        own = federation.validation
+        return lambda params, buffers, sums: measure(
+            self.work.model, params, buffers, own, federation.scaling, sums
+        )
 
     def _score(self, state: ServerState, samples: Samples) -> dict[str, Any]:
         sums = measure(self.work.model, state.params, state.buffers, samples, self.work.federation.scaling)
@@ -153,17 +179,21 @@ def build_simulation(
     local = local or Local()
     cohort = cohort if isinstance(cohort, Cohort) else Cohort(cohort)
     if (cohort.size or 0) > (clients := len(federation.clients)):
-        raise ConfigError(f"cohort.size = {cohort.size} is not legal with {clients} clients; legal: 1 to {clients}")
+        raise ConfigError(
+            f"cohort.size = {cohort.size} is not legal with {clients} clients; legal: 1 to {clients}"
+        )
     federation = federation.to(choose_device(settings.device), dtype)
     composed = with_local(method if isinstance(method, Method) else build_method(method), local)
     if isinstance(model, str):
         model, draw_parameters = MODELS.build(model)(federation.input_shape, len(federation.classes)), True
     module = adapt_model(composed, model, generator(seed, "init"), draw_parameters)
-    functional = FunctionalModel(module.to(federation.train.x.device, dtype))
+    module = module.to(federation.train.x.device, dtype)
+    functional = FunctionalModel(module, half=settings.precision == "bf16")
     _check_batching(functional, local)
+    _check_precision(functional, settings, federation)
     _check_search(composed, federation, cohort)
     work = Workplace(composed, functional, local, federation, seed, augment)
-    settled = settle(settings, work, cohort.size or len(federation.clients))
+    settled = settle(settings, work, cohort.size or len(federation.clients), rounds)
     scoring = scoring or Scoring(shots_by_rule(federation.counts().sum(0).tolist()), federation.classes)
     if scoring.clients and not any(len(rows) for rows in federation.held_out):
         raise ConfigError(
@@ -207,3 +237,13 @@ def _check_search(method: Method, federation: Federation, cohort: Cohort) -> Non
         raise ConfigError(
             f"{search.name} needs samples to compare models on; legal with data.validation or partition.validation above 0"
         )
+
+
+def _check_precision(model: FunctionalModel, settings: EngineSettings, federation: Federation) -> None:
+    if settings.precision != "full" and not federation.train.x.is_cuda:
+        raise ConfigError(
+            f"engine.precision = {settings.precision!r} is for a GPU, and this run is on {federation.train.x.device}; legal here: 'full'"
+        )
+    if model.half and (model.has_batch_norm or model.dtype != torch.float32):
+        what = "BatchNorm" if model.has_batch_norm else str(model.dtype)
+        raise ConfigError(f"engine.precision = 'bf16' is not legal with {what}; legal: 'full', 'tf32'")

@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 from counterpoise.core.codec import digest
 from counterpoise.core.local import Local
-from counterpoise.core.method import METHODS, PARTS, Method, MethodSpec
-from counterpoise.core.part import Task
+from counterpoise.core.method import METHODS, PARTS, Method, MethodSpec, build_method
 from counterpoise.core.rng import generator
 from counterpoise.core.tree import Tree, flatten
 from counterpoise.data.dataset import Samples, no_scaling
@@ -19,6 +18,7 @@ from counterpoise.data.federation import Federation
 from counterpoise.engines.choose import EngineSettings
 from counterpoise.models.model import MODELS
 from counterpoise.rounds import Cohort, Outcome, ServerState, one_exchange
+from counterpoise.search import propose_tasks
 from counterpoise.simulation import Simulation, build_simulation
 
 SIZES = (20, 50, 13, 30, 7, 1)  # not in order, so that an engine that sorts its clients must undo it
@@ -50,6 +50,11 @@ def part_specs() -> list[MethodSpec]:
 def every_spec() -> list[MethodSpec]:
     """Each registered method, each registered part, and some compositions."""
     return [*METHODS.names(), *part_specs(), *COMPOSITIONS]
+
+
+def lenient_specs() -> list[MethodSpec]:
+    """Methods and compositions whose rounds go on without a client that does not answer."""
+    return [spec for spec in [*METHODS.names(), *COMPOSITIONS] if not searches(spec)]
 
 
 def spec_name(spec: MethodSpec | Any) -> str:
@@ -92,6 +97,12 @@ def small_model(
     return MODELS.build(name, arguments)(shape, classes)
 
 
+def searches(spec: MethodSpec | Method) -> bool:
+    """Whether a method compares settings of all clients, and so cannot do without any of them."""
+    method = spec if isinstance(spec, Method) else build_method(spec)
+    return method.owner("choose") is not None
+
+
 def simulate(
     spec: MethodSpec | Method,
     *,
@@ -104,10 +115,11 @@ def simulate(
     seed: int = SEED,
     dtype: torch.dtype = torch.float64,
 ) -> Simulation:
-    """A run on a small federation in float64, by default client by client."""
+    """A run on a small federation in float64, by default client by client; a search always asks all clients."""
     federation = federation or unequal_federation()
     model = small_model(shape=federation.input_shape) if model is None else model
     local = local or Local(lr=0.1, batch_size=12)
+    cohort = None if searches(spec) else cohort
     return build_simulation(
         federation, spec, model, rounds=rounds, local=local, cohort=cohort, seed=seed, engine=engine,
         dtype=dtype, draw_parameters=True,
@@ -125,8 +137,9 @@ def run_rounds(sim: Simulation, state: ServerState | None = None, rounds: int | 
 def ask_clients(sim: Simulation, state: ServerState, clients: Sequence[int]) -> tuple[ServerState, Outcome]:
     """One round with these clients, whatever the cohort would be."""
     lr = sim.work.local.rate(state.round, sim.rounds)
-    tasks = [Task(client) for client in clients]
-    return one_exchange(sim.method, state, sim.engine, tasks, lr, len(sim.work.federation.clients))
+    tasks = propose_tasks(sim.method, state.slots, state.round, clients)
+    everyone = len(sim.work.federation.clients)
+    return one_exchange(sim.method, state, sim.engine, tasks, lr, everyone, sim.validate)
 
 
 def all_state(sim: Simulation, state: ServerState) -> Tree:

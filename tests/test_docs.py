@@ -158,7 +158,7 @@ def fedexp(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def _server_step(fedexp: ModuleType, rows: Sequence[Sequence[float]], eps: float) -> Tensor:
     """The update that equal clients with these deltas lead to."""
     part, deltas, count = fedexp.extrapolation(eps), torch.tensor(rows), len(rows)
-    stats = Stats(torch.ones(1), torch.ones(()), torch.ones(()), torch.zeros(()), {})
+    stats = Stats(torch.ones(1), torch.ones(()), torch.ones(()), torch.zeros(()), {}, torch.ones(1))
     sent = torch.stack([part.finish({"w": delta}, {}, {}, stats)[0]["square"] for delta in deltas])
     upload = {"extrapolation": {"square": sent}}
     replies = Replies(torch.arange(count), torch.ones(count), {"w": deltas}, {}, upload, torch.zeros(count))

@@ -18,6 +18,7 @@ from federations import (
     every_spec,
     fingerprint,
     run_rounds,
+    searches,
     simulate,
     small_model,
     spec_name,
@@ -107,8 +108,8 @@ def test_equal_class_counts_train_as_plain_cross_entropy_bit_for_bit(name: str) 
     for rows in federation.clients:
         federation.train.y[rows] = torch.arange(len(rows)) % CLASSES
     balanced, plain = (
-        simulate(["fedavg", name], federation=federation),
-        simulate("fedavg", federation=federation),
+        simulate(["fedavg", name], federation=federation, cohort=2),
+        simulate("fedavg", federation=federation, cohort=2),
     )
     found, expected = run_rounds(balanced), run_rounds(plain)
     assert distance(found.params, expected.params) == 0
@@ -245,7 +246,8 @@ def test_step_counters_stay_whole_numbers_and_variances_stay_positive(
     sim = _batch_norm_run(name, engine)
     state, _ = ask_clients(sim, sim.open(), range(6))
     assert state.buffers["body.2.num_batches_tracked"].dtype == torch.int64
-    assert int(state.buffers["body.2.num_batches_tracked"]) == 7  # the longest of the clients
+    longest = 8 if searches(name) else 7  # of the clients' epochs; a search for rates resamples
+    assert int(state.buffers["body.2.num_batches_tracked"]) == longest
     assert float(state.buffers["body.2.running_var"].min()) > 0
 
 

@@ -8,7 +8,7 @@ import sys
 import click
 import typer
 
-from counterpoise.cli import data, describe, experiments, flower
+from counterpoise.cli import compare, data, describe, experiments, flower, report, runs, watch
 from counterpoise.errors import CounterpoiseError
 from counterpoise.version import __version__
 
@@ -17,10 +17,12 @@ Federated learning under class imbalance.
 
 For a start:
   counterpoise demo                               methods side by side
+  counterpoise compare sweep.toml                 your own sweep, to a table and a report
   counterpoise ls methods                         what there is
   counterpoise show fedcm                         formula, paper, parameters
   counterpoise run experiment.toml local.lr=0.05  one run, a value changed
   counterpoise resume runs/001-fedavg-digits      go on after an interruption
+  counterpoise watch runs                         how runs are doing
   counterpoise data inspect mine.csv --label y    how skewed your data is
 
 Exit codes: 0 done, 2 config or usage, 3 data, 4 stopped but can be resumed.
@@ -53,7 +55,11 @@ def _options(
 
 
 experiments.add_to(app)
+compare.add_to(app)
 describe.add_to(app)
+runs.add_to(app)
+report.add_to(app)
+watch.add_to(app)
 app.add_typer(data.app, name="data")
 app.add_typer(flower.app, name="flower")
 
@@ -61,7 +67,7 @@ app.add_typer(flower.app, name="flower")
 def main() -> None:
     """Run a command; every failure is one line and an exit code, never a traceback."""
     try:
-        code = app(prog_name="counterpoise", standalone_mode=False)
+        code = _call()
         if code == INTERRUPTED:
             _fail("stopped", 4)
         sys.exit(code)
@@ -92,6 +98,15 @@ def main() -> None:
             f"{kind}: {error}. This should not happen: COUNTERPOISE_TRACEBACK=1 shows where; please report it",
             4,
         )
+
+
+def _call() -> int:
+    try:
+        code: int = app(prog_name="counterpoise", standalone_mode=False)
+        sys.stdout.flush()  # not at the end of the interpreter, where nobody catches what goes wrong
+    except SystemExit:  # rich's word for a reader that has left
+        raise BrokenPipeError from None
+    return code
 
 
 def _fail(message: str, code: int) -> None:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from counterpoise.cli.runs import AsJson, list_runs
 
 if TYPE_CHECKING:
     from counterpoise.core.registry import Entry
@@ -20,24 +24,45 @@ def ls(
     kind: Annotated[
         str | None,
         typer.Argument(
-            help="methods, parts, data, imbalances, partitions, models, schedules or augmentations."
+            help="methods, parts, data, imbalances, partitions, models, schedules, augmentations, or runs."
         ),
     ] = None,
+    folder: Annotated[
+        Path | None, typer.Argument(help="With runs: where to look for them; by default runs/.")
+    ] = None,
+    as_json: AsJson = False,
 ) -> None:
-    """List what there is, with the rule of each in one line."""
+    """List what there is, with the rule of each in one line; or your runs, and how each stands."""
+    if kind == "runs":
+        list_runs(folder or Path("runs"), as_json)
+    elif folder is not None:
+        raise typer.BadParameter(f"{folder}: a folder is legal after `ls runs` alone")
+    elif as_json:
+        typer.echo(json.dumps(_rules(kind), indent=2))
+    else:
+        _print_rules(kind)
+
+
+def _rules(kind: str | None) -> dict[str, dict[str, str]]:
+    """Kind -> name -> the rule in one line."""
+    from counterpoise.catalogue import CATALOGUE, list_entries
+
+    kinds = [kind] if kind else CATALOGUE
+    return {name: {entry.name: _plain(entry.summary) for entry in list_entries(name)} for name in kinds}
+
+
+def _print_rules(kind: str | None) -> None:
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
-    from counterpoise.catalogue import CATALOGUE, list_entries
-
     console = Console()
-    for name in [kind] if kind else CATALOGUE:
+    for name, rules in _rules(kind).items():
         table = Table(box=None, pad_edge=False, show_header=False)
         table.add_column(no_wrap=True, style="bold")
         table.add_column(overflow="fold")
-        for entry in list_entries(name):
-            table.add_row(f"  {entry.name}", escape(_plain(entry.summary)))
+        for entry, rule in rules.items():
+            table.add_row(f"  {entry}", escape(rule))
         console.print(name)
         console.print(table)
 

@@ -1,4 +1,4 @@
-"""Commands that run: run, resume, validate, demo."""
+"""Commands that run: run, resume, validate."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the summary as JSON.
 
 
 def add_to(app: typer.Typer) -> None:
-    for command in (run, resume, validate, demo):
+    for command in (run, resume, validate):
         app.command()(command)
 
 
@@ -59,23 +59,10 @@ def validate(experiment: File, overrides: Overrides = None) -> None:
     config = load_experiment(experiment, overrides or [])
     simulation = assemble(config, load_federation(config))
     try:
+        simulation.open()  # some parts see only here that they do not fit the clients
         typer.echo("\n".join(_plan_lines(config, simulation)))
     finally:
         simulation.close()
-
-
-def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the runs, the table and the picture.")] = Path(
-        "demo-out"
-    ),
-    seeds: Annotated[int, typer.Option(min=1, help="Seeds of each method.")] = 3,
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds of each run.")] = 60,
-) -> None:
-    """Compare FedAvg with remedies for class imbalance on long-tailed digits, over several seeds."""
-    from counterpoise.experiment.demo import run_demo
-
-    with interruptible(lambda: "the same command goes on where it stopped"):
-        typer.echo(run_demo(out, seeds, rounds))
 
 
 def watched(

@@ -87,7 +87,6 @@ def client(
     test_share: Annotated[
         float, typer.Option(help="Share of your samples that is held out, to score on.")
     ] = 0.2,
-    size: Annotated[int | None, typer.Option(help="Side to which images are scaled.")] = None,
     state: Annotated[
         Path | None, typer.Option(help="Folder for what this client keeps between rounds.")
     ] = None,
@@ -96,6 +95,7 @@ def client(
 ) -> None:
     """Take part as one client with your own data, until stopped. Nothing but the messages leaves this machine."""
     _commands()
+    from counterpoise.data.own.faults import check_share
     from counterpoise.engines.flower.job import ClientFile, check_name
     from counterpoise.engines.flower.node import join
     from counterpoise.errors import ConfigError
@@ -106,7 +106,8 @@ def client(
     if data is not None and not data.exists():
         raise ConfigError(f"--data {data}: no such file or folder")
     link = _link(host, int(port), certs, insecure)
-    reading: dict[str, Any] = {"label": label, "test_share": test_share, "size": size}
+    check_share(test_share)
+    reading: dict[str, Any] = {"label": label, "test_share": test_share}
     place = (state or Path.home() / ".local" / "state" / "counterpoise" / check_name(name)).absolute()
     own = None if data is None else str(data.absolute())
     with interruptible(lambda: "start it again to take part again"):

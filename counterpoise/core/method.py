@@ -86,8 +86,8 @@ def build_method(spec: MethodSpec) -> Method:
     """The method that a config names: a word, ``{ word = { argument = value } }``, or a list of these."""
     items = read_spec(spec)
     names = [name for name, _ in items]
-    if twice := next((name for name in names if names.count(name) > 1), None):
-        raise ConfigError(f"method: {twice!r} is listed twice; keep one of the two")
+    if twice := next((name for name in names if names.count(name) > 1 and name in METHODS), None):
+        raise ConfigError(f"method {twice!r} is listed twice; keep one of the two")
     pieces = [_build_piece(name, arguments) for name, arguments in items]
     return compose(*pieces, name="+".join(names))
 

@@ -93,6 +93,11 @@ class Replies(NamedTuple):
         return sum(bytes_of(tree) for tree in (self.delta, self.buffers, self.upload))
 
 
+Measure: TypeAlias = Callable[
+    [Params, Params, Callable[[Outputs, Batch], Tree]], Tree
+]  # params, buffers, sums over a batch -> these sums over all samples
+
+
 class Exchange(NamedTuple):
     """What a server rule may look at after a round."""
 
@@ -100,6 +105,7 @@ class Exchange(NamedTuple):
     replies: Replies
     weights: Tensor  # [K] float64
     clients: int  # N, all clients of the federation
+    measure: Measure | None = None  # on the server's own samples, where it has any
 
 
 @dataclass(frozen=True)

@@ -86,6 +86,9 @@ def mix(weights: Tensor, stacked: Tree) -> Tree:
     shares = weights.tolist()
 
     def mix_leaf(leaf: Tensor) -> Tensor:
+        if leaf.is_cuda:  # one kernel a leaf; what comes before it has put the rows in order
+            mixed: Tensor = torch.tensordot(weights.to(leaf.device), leaf.double(), 1)
+            return mixed.to(leaf.dtype)
         total = torch.zeros_like(leaf[0], dtype=torch.float64)
         for share, row in zip(shares, leaf, strict=True):
             total.add_(row, alpha=share)
@@ -109,11 +112,12 @@ def finite_rows(stacked: Tree, count: int) -> Tensor:
 
 def row_norms(stacked: Tree, count: int) -> Tensor:
     """[count] norm of each row taken as one vector, in float64; finite where all its numbers are."""
-    total = torch.zeros(count, dtype=torch.float64)
+    squares = []
     for leaf in leaves(stacked):
         rows = _by_row(leaf if leaf.is_floating_point() else leaf.double())
-        total += torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64).square().cpu()
-    return total.sqrt()
+        squares.append(torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64).square())
+    # Added up before they leave the device, so that a GPU is waited for once.
+    return torch.stack(squares).sum(0).sqrt().cpu() if squares else torch.zeros(count, dtype=torch.float64)
 
 
 def _by_row(stacked: Tensor) -> Tensor:

@@ -41,15 +41,21 @@ class Federation:
         """[N] training samples of each client."""
         return self._samples
 
+    @cached_property
+    def _labels(self) -> Tensor:
+        return self.train.y.cpu()
+
     def counts(self) -> Tensor:
         """[N, C] training samples of each client and class."""
-        width = len(self.classes)
-        labels = self.train.y.cpu()
-        return torch.stack([torch.bincount(labels[rows.cpu()], minlength=width) for rows in self.clients])
+        clients, classes = len(self.clients), len(self.classes)
+        owner = torch.arange(clients).repeat_interleave(self.samples())
+        cell = owner * classes + self._labels[torch.cat([*self.clients, owner[:0]])]
+        return torch.bincount(cell, minlength=clients * classes).view(clients, classes)
 
     def client(self, index: int) -> ClientData:
+        """A client's rows and labels, on the CPU: where rounds are planned, whatever device trains."""
         rows = self.clients[index]
-        return ClientData(rows, self.train.y[rows])
+        return ClientData(rows, self._labels[rows])
 
     def to(self, device: torch.device | str, dtype: torch.dtype = torch.float32) -> Federation:
         """The same data on a device, as inputs of a type; raw pixels stay bytes until they are used."""
@@ -65,6 +71,5 @@ class Federation:
             test=place(self.test),
             validation=None if self.validation is None else place(self.validation),
             scaling=self.scaling.to(move, dtype),
-            clients=tuple(rows.to(move) for rows in self.clients),
             held_out=tuple(rows.to(move) for rows in self.held_out),
         )

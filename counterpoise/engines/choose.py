@@ -16,6 +16,7 @@ from counterpoise.core.part import Batch, Stats
 from counterpoise.core.tree import leaves, tmap
 from counterpoise.engines.embedded import EmbeddedEngine
 from counterpoise.engines.loop import LoopTrainer
+from counterpoise.engines.precision import Precision
 from counterpoise.engines.processes import ProcessTrainer, available_cores, can_fork
 from counterpoise.engines.stacked import StackedTrainer
 from counterpoise.engines.workplace import Trainer, Workplace
@@ -25,6 +26,7 @@ CPU_BYTES = 1 << 30  # stacked clients may take this much on a CPU
 GPU_SHARE = 0.4  # and this share of a GPU's memory
 COPIES = 8  # parameters, gradients, slots and temporaries of one stacked client, in models
 WORTHWHILE = 1e9  # operations of a round from which on processes pay: about 20 ms of one core
+COMPILED = 1e16  # operations of a run from which on a minute of compilation pays: some minutes of a GPU
 CONVOLUTION_REUSE = 100  # a convolution uses each weight at many places of an image
 ACTIVATIONS = 64  # numbers kept for the backward pass, in inputs
 
@@ -38,7 +40,8 @@ class EngineSettings:
     processes: int = 0  # worker processes of the loop engine
     chunk: int = 0  # clients that the stacked engine trains at once
     threads: int = 1  # threads of this process; more pay only for large models on an idle machine
-    compile: bool = False  # compile the stacked step; repays on a GPU in long runs
+    compile: Literal["auto"] | bool = "auto"  # compile the stacked step
+    precision: Precision = "full"  # of products on a GPU
     reason: str = ""  # why these values, once they are chosen
 
 
@@ -58,7 +61,7 @@ def choose_device(wanted: str) -> str:
     return wanted
 
 
-def settle(settings: EngineSettings, work: Workplace, cohort: int) -> EngineSettings:
+def settle(settings: EngineSettings, work: Workplace, cohort: int, rounds: int) -> EngineSettings:
     """The settings with every open choice made and the reason given."""
     device = work.federation.train.x.device
     name, reason = (settings.name, "asked for") if settings.name != "auto" else _choose_name(work, device)
@@ -68,7 +71,19 @@ def settle(settings: EngineSettings, work: Workplace, cohort: int) -> EngineSett
             f"engine.processes = {processes} needs a CPU, a system that can fork, and no GPU beside it; legal here: 1"
         )
     chunk = settings.chunk or min(_fitting_clients(work, device), cohort)
-    return replace(settings, name=name, device=str(device), processes=processes, chunk=chunk, reason=reason)
+    compiled = settings.compile
+    if compiled == "auto":
+        long = rounds * _operations(work, cohort) > COMPILED
+        compiled = name == "stacked" and device.type == "cuda" and long
+    return replace(
+        settings,
+        name=name,
+        device=str(device),
+        processes=processes,
+        chunk=chunk,
+        compile=compiled,
+        reason=reason,
+    )
 
 
 def build_engine(settings: EngineSettings, work: Workplace) -> EmbeddedEngine:
@@ -79,7 +94,7 @@ def build_engine(settings: EngineSettings, work: Workplace) -> EmbeddedEngine:
         )
     trainer: Trainer = LoopTrainer(work)
     if settings.name == "stacked":
-        trainer = StackedTrainer(work, settings.chunk, settings.compile)
+        trainer = StackedTrainer(work, settings.chunk, settings.compile is True)
     elif settings.processes > 1:
         trainer = ProcessTrainer(work, settings.processes)
     return EmbeddedEngine(work, trainer)
@@ -100,10 +115,14 @@ def _worthwhile_processes(work: Workplace, cohort: int) -> int:
     """One a core, unless a round is over before its tasks are handed out."""
     if work.federation.train.x.device.type != "cpu" or not can_fork():
         return 1
+    return min(available_cores(), cohort) if _operations(work, cohort) > WORTHWHILE else 1
+
+
+def _operations(work: Workplace, cohort: int) -> float:
+    """About how many operations a round takes."""
     samples = float(work.federation.samples().float().mean()) * cohort * work.local.epochs
     weights = sum(leaf.numel() for leaf in leaves(work.model.params()))
-    reuse = CONVOLUTION_REUSE if work.model.has_images else 1
-    return min(available_cores(), cohort) if 6 * samples * weights * reuse > WORTHWHILE else 1
+    return 6 * samples * weights * (CONVOLUTION_REUSE if work.model.has_images else 1)
 
 
 def _stacking_obstacle(work: Workplace) -> str | None:
@@ -114,7 +133,7 @@ def _stacking_obstacle(work: Workplace) -> str | None:
     progress = Progress(
         two(work.model.params()), two(work.model.buffers()), {}, torch.zeros_like(inputs.flatten(1)[:, 0])
     )
-    stats = Stats(labels, progress.loss, progress.loss, progress.loss, {})
+    stats = Stats(labels, progress.loss, progress.loss, progress.loss, {}, labels)
     try:
         vmap(partial(step, Method(), work.model))(
             progress, Batch(inputs, labels, torch.ones_like(labels)), stats

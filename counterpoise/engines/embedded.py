@@ -8,10 +8,11 @@ from typing import ClassVar
 
 import torch
 
-from counterpoise.client import Broadcast, enroll
+from counterpoise.client import Broadcast, Result, enroll
 from counterpoise.core.part import Replies, Task
 from counterpoise.core.tree import Params, Tree, finite_rows, stack, take, tmap
-from counterpoise.engines.workplace import Memory, Refusal, Trainer, Workplace
+from counterpoise.engines.memories import Memories, Memory
+from counterpoise.engines.workplace import Refusal, Trainer, Workload, Workplace
 from counterpoise.evaluate import Measurement, measure_many
 
 
@@ -21,15 +22,22 @@ class EmbeddedEngine:
 
     work: Workplace
     trainer: Trainer
-    memory: dict[int, Memory] = field(default_factory=dict)
+    memory: Memories = field(default_factory=Memories)
     refused: ClassVar[Sequence[Refusal]] = ()  # nothing is lost or forged on the way within a process
     _pending: dict[int, Memory] = field(default_factory=dict, repr=False)
 
     def train(self, tasks: Sequence[Task], broadcast: Broadcast) -> Replies:
-        classes = len(self.work.federation.classes)
-        first = enroll(self.work.method, broadcast.params, classes)
+        _, _, memories, _ = self.workload(tasks, broadcast)
+        return self.receive(tasks, self.trainer(tasks, memories, broadcast))
+
+    def workload(self, tasks: Sequence[Task], broadcast: Broadcast) -> Workload:
+        """What a trainer must know to train these tasks."""
+        first = enroll(self.work.method, broadcast.params, len(self.work.federation.classes))
         memories = [self.memory.get(task.client, first) for task in tasks]
-        result = self.trainer(tasks, memories, broadcast)
+        return Workload(self.work, tasks, memories, broadcast)
+
+    def receive(self, tasks: Sequence[Task], result: Result) -> Replies:
+        """The replies that a training comes to; what clients will remember waits for ``commit``."""
         # A memory that is not finite must never be committed: its loss marks the reply as bad.
         sound = finite_rows(result.memory, len(tasks)).to(result.loss.device)
         self._pending = (
@@ -57,14 +65,15 @@ class EmbeddedEngine:
         )
 
     def close(self) -> None:
-        """End what the trainer started."""
+        """End what the trainer started, and forget what clients kept."""
         self.trainer.close()
+        self.memory.close()
 
     def survey(self, clients: Sequence[int]) -> dict[str, Tree]:
         federation = self.work.federation
         return {
-            part.name: stack(
-                [part.survey(federation.client(client), len(federation.classes)) for client in clients]
+            part.name: self.work.place(
+                stack([part.survey(federation.client(client), len(federation.classes)) for client in clients])
             )
             for part in self.work.method.parts
             if part.survey is not None

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from counterpoise.client import Broadcast, Result, begin, end, step
-from counterpoise.core.part import Task
+from counterpoise.core.part import Stats, Task
 from counterpoise.core.tree import stack
 from counterpoise.differentiate import direct_gradient
+from counterpoise.engines.memories import Memory
 from counterpoise.engines.threads import threads
-from counterpoise.engines.workplace import Memory, Opened, Workplace, batches_of, open_task
+from counterpoise.engines.workplace import Opened, Workplace, batches_of, open_task
 
 
 @dataclass(frozen=True)
@@ -38,13 +39,11 @@ def train_task(work: Workplace, task: Task, memory: Memory, broadcast: Broadcast
 
 
 def train_opened(work: Workplace, opened: Opened, broadcast: Broadcast) -> Result:
-    method, model = work.method, work.model
-    progress = begin(
-        method, broadcast.params, broadcast.buffers, broadcast.shared, opened.memory, opened.stats
-    )
+    method, model, stats = work.method, work.model, Stats(**work.place(opened.stats._asdict()))
+    progress = begin(method, broadcast.params, broadcast.buffers, broadcast.shared, opened.memory, stats)
     for batch in batches_of(work, opened):
-        progress = step(method, model, progress, batch, opened.stats, direct_gradient)
-    return end(method, broadcast.params, progress, opened.memory, opened.stats)
+        progress = step(method, model, progress, batch, stats, direct_gradient)
+    return end(method, broadcast.params, progress, opened.memory, stats)
 
 
 def stack_results(results: Sequence[Result]) -> Result:

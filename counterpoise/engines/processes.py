@@ -23,8 +23,9 @@ from counterpoise.client import Broadcast, Result
 from counterpoise.core.part import Task
 from counterpoise.core.tree import Tree
 from counterpoise.engines.loop import stack_results, train_task
+from counterpoise.engines.memories import Memory
 from counterpoise.engines.slab import Slab, as_places
-from counterpoise.engines.workplace import Memory, Workplace
+from counterpoise.engines.workplace import Workplace
 from counterpoise.errors import RunError
 
 LOST = (EOFError, BrokenPipeError, ConnectionResetError)

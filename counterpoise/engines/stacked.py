@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import accumulate
 
 import torch
 from torch import Tensor, vmap
@@ -12,7 +13,8 @@ from counterpoise.client import Broadcast, Progress, Result, begin, end, step
 from counterpoise.core.part import Batch, Stats, Task
 from counterpoise.core.tree import Tree, concatenate, stack, take, tmap
 from counterpoise.engines.captured import CapturedSteps, is_even, shape_of
-from counterpoise.engines.workplace import Memory, Opened, Workplace, open_task
+from counterpoise.engines.memories import Memory
+from counterpoise.engines.workplace import Opened, Workload, Workplace, visits_of
 
 MOST_CAPTURED = 8  # shapes of chunks that are kept captured; further ones run uncaptured
 
@@ -22,49 +24,70 @@ class StackedTrainer:
 
     def __init__(self, work: Workplace, chunk: int, compile: bool = False) -> None:
         self.work, self.chunk = work, chunk
-        stacked_step = vmap(partial(step, work.method, work.model))
+        stacked_step = vmap(partial(step, work.method, work.model.patched() if compile else work.model))
         self._step = torch.compile(stacked_step, dynamic=False) if compile else stacked_step
         self._captured: dict[tuple[object, ...], CapturedSteps] = {}
 
     def __call__(self, tasks: Sequence[Task], memories: Sequence[Memory], broadcast: Broadcast) -> Result:
-        opened = [
-            open_task(self.work, task, memory, broadcast)
-            for task, memory in zip(tasks, memories, strict=True)
-        ]
+        return self.train([Workload(self.work, tasks, memories, broadcast)])[0]
+
+    def train(self, loads: Sequence[Workload]) -> list[Result]:
+        """The tasks of several runs at once: runs of one method on the same samples, each from its own model."""
+        opened = [task for load in loads for task in load.open()]
+        owners = [run for run, load in enumerate(loads) for _ in load.tasks]
         # Longest first: clients of like length share a chunk, and those still active are always a prefix.
         order = sorted(range(len(opened)), key=lambda k: -opened[k].plan.steps)
+        received = _received([load.broadcast for load in loads])
         while True:
             try:
-                trained = self._train([opened[k] for k in order], broadcast)
-                return Result(**take(trained, torch.tensor(order).argsort()))
+                trained = self._train(
+                    [opened[k] for k in order], [owners[k] for k in order], received, len(loads)
+                )
+                break
             except torch.cuda.OutOfMemoryError:
                 if self.chunk == 1:
                     raise
                 self.chunk = -(-self.chunk // 2)
                 self._captured.clear()
                 torch.cuda.empty_cache()
+        if order != sorted(order):
+            trained = take(trained, torch.tensor(order).argsort().to(self.work.device))
+        sizes = [len(load.tasks) for load in loads]
+        ends = list(accumulate(sizes))
+        return [
+            Result(**(trained if len(loads) == 1 else take(trained, slice(end - size, end))))
+            for size, end in zip(sizes, ends, strict=True)
+        ]
 
     def close(self) -> None:
         self._captured.clear()
 
-    def _train(self, opened: Sequence[Opened], broadcast: Broadcast) -> Tree:
-        chunks = [opened[first : first + self.chunk] for first in range(0, len(opened), self.chunk)]
-        return concatenate([self._train_chunk(chunk, broadcast)._asdict() for chunk in chunks])
+    def _train(self, opened: Sequence[Opened], owners: Sequence[int], received: Tree, runs: int) -> Tree:
+        pieces = [slice(first, first + self.chunk) for first in range(0, len(opened), self.chunk)]
+        return concatenate(
+            [self._train_chunk(opened[piece], owners[piece], received, runs)._asdict() for piece in pieces]
+        )
 
-    def _train_chunk(self, opened: Sequence[Opened], broadcast: Broadcast) -> Result:
+    def _train_chunk(
+        self, opened: Sequence[Opened], owners: Sequence[int], received: Tree, runs: int
+    ) -> Result:
         """Train clients sorted by falling number of steps."""
-        method, received = self.work.method, broadcast.params
+        method = self.work.method
         memory = stack([task.memory for task in opened])
-        stats = Stats(**stack([task.stats._asdict() for task in opened]))
-        progress: Progress = vmap(partial(begin, method, received, broadcast.buffers, broadcast.shared))(
-            memory, stats
+        stats = Stats(**self.work.place(stack([task.stats._asdict() for task in opened])))
+        # Clients of one run share what they received; of several, each has its own run's.
+        axis = None if runs == 1 else 0
+        own = received if runs == 1 else take(received, torch.tensor(owners).to(self.work.device))
+        progress: Progress = vmap(partial(begin, method), (axis, axis, axis, 0, 0))(
+            own["params"], own["buffers"], own["shared"], memory, stats
         )
         steps = [task.plan.steps for task in opened]
-        on_gpu = self.work.federation.train.x.is_cuda
+        on_gpu = self.work.device.type == "cuda"
         # On a GPU the plans are filled up to few different lengths, so that a captured step fits the next round too.
-        visits = stack_plans(opened, 1 << (max(steps) - 1).bit_length() if on_gpu else max(steps))
+        length = 1 << (max(steps) - 1).bit_length() if on_gpu else max(steps)
+        visits = self.work.place(stack_plans(opened, length))
         progress = (self._replay if on_gpu else self._walk)(progress, stats, visits, steps)
-        result: Result = vmap(partial(end, method, received))(progress, memory, stats)
+        result: Result = vmap(partial(end, method), (axis, 0, 0, 0))(own["params"], progress, memory, stats)
         return result
 
     def _walk(self, progress: Progress, stats: Stats, visits: Tree, steps: Sequence[int]) -> Progress:
@@ -93,6 +116,12 @@ class StackedTrainer:
         return batch_of_visits(self.work, tmap(lambda v: v.index_select(1, index).squeeze(1), visits))
 
 
+def _received(broadcasts: Sequence[Broadcast]) -> Tree:
+    """What the server of the one run sent, or, of several, their servers, stacked."""
+    sent = [{"params": b.params, "buffers": b.buffers, "shared": b.shared} for b in broadcasts]
+    return sent[0] if len(sent) == 1 else stack(sent)
+
+
 def active_counts(steps: Sequence[int]) -> list[int]:
     """How many clients, sorted by falling number of steps, take part in each step."""
     return [sum(count > index for count in steps) for index in range(max(steps, default=0))]
@@ -100,20 +129,9 @@ def active_counts(steps: Sequence[int]) -> list[int]:
 
 def stack_plans(opened: Sequence[Opened], length: int) -> Tree:
     """Rows, labels, masks [K, S, B] and draws of every batch; plans shorter than S end in batches that nobody visits."""
-    device = opened[0].data.rows.device
 
     def fill(tensor: Tensor) -> Tensor:
         return torch.cat([tensor, tensor.new_zeros(length - len(tensor), *tensor.shape[1:])])
-
-    def visits_of(task: Opened) -> Tree:
-        positions = task.plan.positions.to(device)
-        mask = task.plan.mask.to(device)
-        return {
-            "rows": task.data.rows[positions],
-            "labels": task.data.labels[positions],
-            "mask": mask,
-            "draws": task.draws,
-        }
 
     return stack([tmap(fill, visits_of(task)) for task in opened])
 

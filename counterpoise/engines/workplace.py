@@ -17,11 +17,10 @@ from counterpoise.core.rng import generator
 from counterpoise.core.tree import Params, Tree, tmap
 from counterpoise.data.augment import Augmentation, Draws
 from counterpoise.data.federation import Federation
+from counterpoise.engines.memories import Memories, Memory
 from counterpoise.evaluate import Measurement
 from counterpoise.functional import FunctionalModel
 from counterpoise.plan import Plan, make_plan
-
-Memory = dict[str, Tree]  # part name -> what a client keeps for it between rounds
 
 
 class Ask(Protocol):
@@ -52,7 +51,7 @@ class Engine(Ask, Protocol):
     """An engine with what a run keeps of it."""
 
     @property
-    def memory(self) -> dict[int, Memory]:
+    def memory(self) -> Memories:
         """What a checkpoint stores of each client: its memory, or where that is on the client's disk, its name."""
 
     @property
@@ -93,13 +92,21 @@ class Workplace:
             raw = flat.view(raw.shape)
         return self.federation.scaling(raw)
 
+    @property
+    def device(self) -> torch.device:
+        return self.federation.train.x.device
+
+    def place(self, tree: Tree) -> Tree:
+        """A tree on the device that trains."""
+        return tmap(lambda leaf: leaf.to(self.device, non_blocking=True), tree)
+
     def like(self, value: float) -> Tensor:
-        """A number as a tensor of the type and place of the model."""
-        return torch.full((), value, dtype=self.model.dtype, device=self.federation.train.x.device)
+        """A number as a tensor of the model's type."""
+        return torch.full((), value, dtype=self.model.dtype)
 
 
 class Opened(NamedTuple):
-    """A task with its data prepared, its batches planned and its numbers known."""
+    """A task with its data prepared, its batches planned and its numbers known: all but its memory on the CPU."""
 
     data: ClientData
     plan: Plan
@@ -108,15 +115,30 @@ class Opened(NamedTuple):
     memory: Memory
 
 
+class Workload(NamedTuple):
+    """Tasks of one run, to be trained in one go, perhaps with those of other runs."""
+
+    work: Workplace
+    tasks: Sequence[Task]
+    memories: Sequence[Memory]
+    broadcast: Broadcast
+
+    def open(self) -> list[Opened]:
+        return [
+            open_task(self.work, task, memory, self.broadcast)
+            for task, memory in zip(self.tasks, self.memories, strict=True)
+        ]
+
+
 def open_task(work: Workplace, task: Task, memory: Memory, broadcast: Broadcast) -> Opened:
     """Let the parts prepare the client's data, then plan the round."""
     data, memory = work.federation.client(task.client), dict(memory)
     for part in work.method.parts:
         if part.prepare is not None:
             stream = generator(work.seed, f"prepare {part.name}", broadcast.round, task.client)
-            shared, kept = broadcast.shared.get(part.name, {}), memory.get(part.name, {})
+            shared, kept = (tmap(Tensor.cpu, of.get(part.name, {})) for of in (broadcast.shared, memory))
             data, kept = part.prepare(data, shared, kept, task.knobs, stream)
-            memory.update({part.name: kept} if kept else {})
+            memory.update({part.name: work.place(kept)} if kept else {})
     stream = generator(work.seed, "plan", broadcast.round, task.client)
     plan = make_plan(data, work.local.batch_size, work.local.epochs, work.local.batching, stream)
     draws = draw_augmentation(work, plan, generator(work.seed, "augment", broadcast.round, task.client))
@@ -128,22 +150,29 @@ def draw_augmentation(work: Workplace, plan: Plan, stream: torch.Generator) -> D
     if work.augment is None:
         return {}
     drawn = work.augment.draw(plan.positions.numel(), work.federation.input_shape, stream)
-    device = work.federation.train.x.device
-    return tmap(lambda d: d.unflatten(0, plan.positions.shape).to(device), drawn)
+    return tmap(lambda d: d.unflatten(0, plan.positions.shape), drawn)
 
 
 def _stats(work: Workplace, task: Task, data: ClientData, plan: Plan, lr: float) -> Stats:
-    counts = torch.bincount(data.labels, minlength=len(work.federation.classes))
+    classes = len(work.federation.classes)
+    counts = torch.bincount(data.labels, minlength=classes)
+    owned = torch.bincount(work.federation.client(task.client).labels, minlength=classes)
     knobs = {name: work.like(value) for name, value in task.knobs.items()}
-    return Stats(counts, work.like(plan.steps), work.like(lr), work.like(work.local.momentum), knobs)
+    return Stats(counts, work.like(plan.steps), work.like(lr), work.like(work.local.momentum), knobs, owned)
 
 
 def batches_of(work: Workplace, opened: Opened) -> Iterator[Batch]:
     """The planned batches without their padding, which always comes last."""
-    data, plan = opened.data, opened.plan
-    positions = plan.positions.to(data.rows.device)
-    rows, labels = data.rows[positions], data.labels[positions]  # [S, B]
-    ones = torch.ones(plan.positions.shape[1], dtype=work.model.dtype, device=data.rows.device)
-    for index, size in enumerate(plan.mask.sum(1).tolist()):
-        inputs = work.inputs(rows[index, :size], tmap(lambda d, s=size, i=index: d[i, :s], opened.draws))
+    visits = work.place(visits_of(opened))
+    ones = torch.ones(opened.plan.positions.shape[1], dtype=work.model.dtype, device=work.device)
+    for index, size in enumerate(opened.plan.mask.sum(1).tolist()):
+        rows, labels, draws = (visits[name] for name in ("rows", "labels", "draws"))
+        inputs = work.inputs(rows[index, :size], tmap(lambda d, s=size, i=index: d[i, :s], draws))
         yield Batch(inputs, labels[index, :size], ones[:size])
+
+
+def visits_of(opened: Opened) -> Tree:
+    """Rows, labels, mask [S, B] and draws of every planned batch."""
+    data, plan = opened.data, opened.plan
+    rows, labels = data.rows[plan.positions], data.labels[plan.positions]
+    return {"rows": rows, "labels": labels, "mask": plan.mask, "draws": opened.draws}

@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from counterpoise.core.codec import decode, encode
 from counterpoise.core.tree import Tree
@@ -23,13 +23,39 @@ SCHEMA = 1
 BLOB_NAME = re.compile("[0-9a-f]{64}")
 
 
+class Kept(Protocol):
+    """What clients keep, each with a number that changes whenever it does."""
+
+    def __iter__(self) -> Iterator[int]: ...
+
+    def __getitem__(self, client: int, /) -> Tree: ...
+
+    def version(self, client: int) -> int: ...
+
+
 class Checkpoint(NamedTuple):
     """What a run continues from."""
 
     round: int
     server: Tree
-    memory: dict[int, Tree]
+    memory: Mapping[int, Tree]  # read from disk one by one
     facts: dict[str, Any]  # whatever must agree when the run goes on
+
+
+class Stored(Mapping[int, Tree]):
+    """Clients' memory as it lies on disk, read when it is asked for."""
+
+    def __init__(self, names: Mapping[int, str], read: Callable[[str], Tree]) -> None:
+        self._names, self._read = names, read
+
+    def __getitem__(self, client: int) -> Tree:
+        return self._read(self._names[client])
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
 
 
 class CheckpointStore:
@@ -39,24 +65,19 @@ class CheckpointStore:
         self.folder, self.keep = folder, keep
         self.blobs = folder / "blobs"
         self.damaged: list[str] = []  # what `load` found unusable, in words
-        self._written: dict[int, tuple[Tree, str]] = {}  # client -> its memory as last written
+        self._written: dict[int, tuple[int, str]] = {}  # client -> version and name of what was last written
 
-    def save(self, checkpoint: Checkpoint) -> None:
+    def save(self, round: int, server: Tree, memory: Kept, facts: Mapping[str, Any]) -> None:
         """Write a generation; it exists once its manifest is in place."""
         self.blobs.mkdir(parents=True, exist_ok=True)
         body = {
             "schema": SCHEMA,
-            "round": checkpoint.round,
-            "server": self._put(checkpoint.server),
-            "memory": {
-                str(client): self._put_memory(client, tree)
-                for client, tree in sorted(checkpoint.memory.items())
-            },
-            "facts": checkpoint.facts,
+            "round": round,
+            "server": self._put(server),
+            "memory": {str(client): self._put_memory(client, memory) for client in sorted(memory)},
+            "facts": facts,
         }
-        write_atomically(
-            self._manifest(checkpoint.round), json.dumps({"body": body, "sha256": _seal(body)}).encode()
-        )
+        write_atomically(self._manifest(round), json.dumps({"body": body, "sha256": _seal(body)}).encode())
         self._forget_old()
 
     def load(self) -> Checkpoint | None:
@@ -82,11 +103,13 @@ class CheckpointStore:
                 f"{path} has the form {body['schema']!r}; this version reads {SCHEMA}: use the version that wrote it"
             )
         try:
-            memory = {int(client): self._get(name) for client, name in body["memory"].items()}
+            names = {int(client): str(name) for client, name in body["memory"].items()}
+            for name in names.values():
+                self._read_blob(name)  # damage is seen now, not in mid-run
+            memory = Stored(names, self._get)
             found = Checkpoint(int(body["round"]), self._get(body["server"]), memory, dict(body["facts"]))
         except (KeyError, TypeError, ValueError, AttributeError):
             raise DataError(f"{path} is not a checkpoint of this program") from None
-        self._written = {client: (tree, body["memory"][str(client)]) for client, tree in memory.items()}
         return found
 
     def _put(self, tree: Tree) -> str:
@@ -96,13 +119,16 @@ class CheckpointStore:
             write_atomically(self.blobs / name, content)
         return name
 
-    def _put_memory(self, client: int, tree: Tree) -> str:
-        known = self._written.get(client)
-        if known is None or known[0] is not tree:
-            known = self._written[client] = (tree, self._put(tree))
+    def _put_memory(self, client: int, memory: Kept) -> str:
+        known, version = self._written.get(client), memory.version(client)
+        if known is None or known[0] != version:
+            known = self._written[client] = (version, self._put(memory[client]))
         return known[1]
 
     def _get(self, name: str) -> Tree:
+        return decode(self._read_blob(name), str(self.blobs / name))
+
+    def _read_blob(self, name: str) -> bytes:
         if not BLOB_NAME.fullmatch(name):
             raise DataError(f"{short(name)} is not a SHA-256")
         path = self.blobs / name
@@ -111,7 +137,7 @@ class CheckpointStore:
             # Left in place, it would pass for written when the same state is reached again.
             path.unlink(missing_ok=True)
             raise DataError(f"{path} is damaged: its SHA-256 is not its name")
-        return decode(content, str(path))
+        return content
 
     def _manifest(self, round: int) -> Path:
         return self.folder / f"round-{round:08d}.json"

@@ -111,7 +111,13 @@ class EngineTable(Table):
         "auto", description="clients one by one, side by side, or (`counterpoise flower`) over a network"
     )
     device: str = Field("auto", description="auto, cpu, cuda")
-    compile: bool = Field(False, description="compile the stacked step; repays in long runs on a GPU")
+    compile: Literal["auto"] | bool = Field(
+        "auto", description="compile the stacked step: takes up to a minute, repays in long runs on a GPU"
+    )
+    precision: Literal["full", "tf32", "bf16"] = Field(
+        "full",
+        description="products on a GPU: float32, TF32, or the model in bfloat16 with parameters in float32",
+    )
     processes: int = Field(0, ge=0, le=512, description="worker processes of the loop engine; 0: one a core")
     threads: int = Field(
         1,
@@ -121,6 +127,13 @@ class EngineTable(Table):
     )
     chunk: int = Field(0, ge=0, description="clients the stacked engine trains at once; 0: as many as fit")
     dtype: Literal["float32", "float64"] = Field("float32", description="type of parameters and inputs")
+    max_skipped: int = Field(
+        5, ge=1, description="rounds without a usable reply in a row after which the run stops, to be resumed"
+    )
+    together: list[str] = Field(
+        [],
+        description="written into the resolved config: runs that were trained in one program with this one",
+    )
     reason: str = Field("", description="written into the resolved config: why this engine")
 
 
@@ -163,8 +176,20 @@ class FlowerTable(Table):
     )
     timeout: float = Field(600.0, gt=0, description="seconds that a round waits for replies")
     min_replies: int = Field(1, ge=1, description="usable replies below which a round is skipped")
-    max_skipped: int = Field(5, ge=1, description="rounds skipped in a row after which the run stops")
     wait: float = Field(300.0, gt=0, description="seconds that the start waits for clients to come")
+
+
+class TrackTable(Table):
+    """Where scores are written to as well, for a viewer of yours; no choice here changes the result."""
+
+    to: Literal["none", "tensorboard", "mlflow"] = Field(
+        "none", description="TensorBoard needs the extra `track`, MLflow the extra `mlflow`"
+    )
+    uri: str | None = Field(
+        None,
+        description="TensorBoard: a folder, in which each run gets one of its own; by default the run's folder. MLflow: a tracking address; by default MLflow's own",
+    )
+    experiment: str = Field("counterpoise", description="name of the experiment in MLflow")
 
 
 class Experiment(Table):
@@ -187,6 +212,7 @@ class Experiment(Table):
     evaluate: EvaluateTable = EvaluateTable()
     checkpoint: CheckpointTable = CheckpointTable()
     flower: FlowerTable = FlowerTable()
+    track: TrackTable = TrackTable()
 
     def tables(self) -> dict[str, Any]:
         """The config as plain tables, defaults included."""
@@ -194,8 +220,10 @@ class Experiment(Table):
 
     def binding_tables(self) -> dict[str, Any]:
         """The tables without what may change when a run goes on, since it leaves the result as it is."""
-        engine, flower = {"processes", "reason"}, {"timeout", "max_skipped", "wait"}
-        return self.model_dump(mode="json", exclude={"engine": engine, "checkpoint": True, "flower": flower})
+        engine, flower = {"processes", "max_skipped", "reason"}, {"timeout", "wait"}
+        return self.model_dump(
+            mode="json", exclude={"engine": engine, "checkpoint": True, "flower": flower, "track": True}
+        )
 
     def build_method(self) -> Method:
         return build_method(self.method)
@@ -211,7 +239,16 @@ class Experiment(Table):
         return Cohort(**self.cohort.model_dump())
 
     def engine_settings(self) -> EngineSettings:
-        return EngineSettings(**self.engine.model_dump(exclude={"dtype"}))
+        return EngineSettings(**self.engine.model_dump(exclude={"together", "dtype", "max_skipped"}))
+
+
+def dotted(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """Values by the keys that the command line takes, such as ``local.lr``."""
+    flat: dict[str, Any] = {}
+    for key, value in tables.items():
+        inner = value if isinstance(value, Mapping) and key != "method" else None
+        flat |= {key: value} if inner is None else {f"{key}.{name}": item for name, item in inner.items()}
+    return flat
 
 
 def load_experiment(path: Path | None, overrides: Iterable[str] = ()) -> Experiment:

@@ -14,11 +14,13 @@ from counterpoise.core.tree import Params, Tree, tmap
 Counts: TypeAlias = Literal["local", "global"]
 
 
+def survey_counts(data: ClientData, classes: int) -> Tree:
+    """A client's samples of each class."""
+    return {"counts": torch.bincount(data.labels, minlength=classes)}
+
+
 def from_counts(name: str, constants: Callable[[Tensor], Tree], counts: Counts, **hooks: Any) -> Part:
     """A part whose step slot is ``constants(class counts)``; counts come as float64 [C]."""
-
-    def survey(data: ClientData, classes: int) -> Tree:
-        return {"counts": torch.bincount(data.labels, minlength=classes)}
 
     def init(params: Params, census: Census, surveys: Tree) -> Tree:
         return {"counts": surveys["counts"].sum(0)}
@@ -34,7 +36,7 @@ def from_counts(name: str, constants: Callable[[Tensor], Tree], counts: Counts, 
 
     if counts == "local":
         return Part(name, start=start_local, **hooks)
-    return Part(name, survey=survey, init=init, send=send, start=start_global, **hooks)
+    return Part(name, survey=survey_counts, init=init, send=send, start=start_global, **hooks)
 
 
 def _as_model(constants: Tree, stats: Stats) -> Tree:

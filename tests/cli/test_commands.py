@@ -1,4 +1,4 @@
-"""Every command as a user calls it: help, ls, show, validate, run, resume, demo."""
+"""Every command as a user calls it: help, ls, show, validate, run, resume."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from counterpoise.catalogue import CATALOGUE
 from counterpoise.cli import app
 from counterpoise.core.method import METHODS, build_method
 from counterpoise.core.registry import Entry
-from counterpoise.experiment import demo
 from counterpoise.experiment.toml import parse_toml
 from counterpoise.version import __version__
 
@@ -140,26 +139,3 @@ def test_a_second_run_in_the_same_folder_is_refused(tmp_path: Path) -> None:
     command = ("run", write_tiny(tmp_path), "rounds=1", "--out", tmp_path / "my run")
     assert call(*command).code == 0
     assert_refused(call(*command), 2, "holds a run already", f"resume '{tmp_path / 'my run'}'", "--out")
-
-
-def test_the_demo_compares_and_goes_on_where_it_stopped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(demo, "METHODS", ["fedavg", ["fedavg", "focal"]])
-    command = ("demo", "--out", tmp_path / "demo", "--seeds", 2, "--rounds", 2)
-    code, out, err = call(*command)
-    assert (code, err) == (0, "")
-    assert "| fedavg+focal | 2 " in out
-    assert (tmp_path / "demo" / "table.md").read_text().strip() in out
-    assert (tmp_path / "demo" / "comparison.png").stat().st_size > 1000
-    finished = sorted((tmp_path / "demo" / "runs").iterdir())
-    assert len(finished) == 4
-    (finished[0] / "summary.json").unlink()
-    (finished[1] / "config.toml").unlink()
-    (finished[1] / "summary.json").unlink()
-    table = (tmp_path / "demo" / "table.md").read_text().replace("seconds", "")
-    assert call(*command).code == 0
-    strip = re.compile(r"[^|]*\|$", re.MULTILINE)  # the column of seconds
-    assert strip.sub("", (tmp_path / "demo" / "table.md").read_text().replace("seconds", "")) == strip.sub(
-        "", table
-    )

@@ -9,7 +9,6 @@ from typing import Any, cast
 import pytest
 import torch
 from federations import (
-    COMPOSITIONS,
     LOOP,
     STACKED,
     all_state,
@@ -17,13 +16,14 @@ from federations import (
     distance,
     every_spec,
     fingerprint,
+    lenient_specs,
     simulate,
     spec_name,
 )
 from torch import Tensor
 
 from counterpoise.client import Broadcast
-from counterpoise.core.method import METHODS, MethodSpec, build_method, compose
+from counterpoise.core.method import MethodSpec, build_method, compose
 from counterpoise.core.part import Part, Replies, Stats, Step, Task
 from counterpoise.core.tree import Params, Tree, take, tmap
 from counterpoise.engines.choose import EngineSettings
@@ -98,7 +98,7 @@ def _two_rounds(sim: Simulation, alter: Callable[[Replies], Replies]) -> tuple[s
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize("spec", [*METHODS.names(), *COMPOSITIONS], ids=spec_name)
+@pytest.mark.parametrize("spec", lenient_specs(), ids=spec_name)
 def test_a_bad_update_equals_no_answer_bit_for_bit(spec: MethodSpec, damage: str) -> None:
     spoil, reason = DAMAGES[damage]
     found, reasons = _two_rounds(simulate(spec), _spoil(BAD, spoil))
@@ -119,7 +119,7 @@ def test_a_round_of_bad_updates_is_skipped_and_changes_nothing(spec: MethodSpec)
     )
     after, outcome = ask_clients(everyone_bad, first, COHORT)
     assert outcome.skipped
-    assert [rejection.client for rejection in outcome.rejected] == list(COHORT)
+    assert sorted({rejection.client for rejection in outcome.rejected}) == list(COHORT)
     assert after.round == first.round + 1
     assert fingerprint(everyone_bad, after) == before
 
@@ -158,7 +158,7 @@ def _sick_client(client: int, sim: Simulation) -> Part:
 
 
 @pytest.mark.parametrize("engine", [LOOP, replace(STACKED, chunk=3)], ids=["loop", "stacked"])
-@pytest.mark.parametrize("spec", METHODS.names())
+@pytest.mark.parametrize("spec", lenient_specs(), ids=spec_name)
 def test_a_client_that_diverges_is_left_out_and_its_memory_is_kept_as_it_was(
     spec: MethodSpec, engine: EngineSettings
 ) -> None:

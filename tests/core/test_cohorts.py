@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
+from federations import SIZES, simulate
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from counterpoise.errors import ConfigError
 from counterpoise.rounds import Cohort
 
 SAMPLES = st.lists(st.integers(0, 5), min_size=1, max_size=30).map(torch.tensor)
@@ -52,3 +56,11 @@ def test_cohorts_depend_on_seed_and_round_only() -> None:
     drawn = [Cohort(5).draw(seed, t, samples) for seed in range(3) for t in range(3)]
     assert len({tuple(d) for d in drawn}) == 9
     assert Cohort(5).draw(1, 2, samples) == Cohort(5).draw(1, 2, 7 * samples)
+
+
+@pytest.mark.parametrize("sampling", ["exact", "bernoulli"])
+def test_a_cohort_of_more_clients_than_there_are_is_refused(sampling: Any) -> None:
+    everyone = len(SIZES)
+    simulate("fedavg", cohort=Cohort(everyone, sampling))
+    with pytest.raises(ConfigError, match=r"cohort\.size = 7 is not legal with 6 clients; legal: 1 to 6$"):
+        simulate("fedavg", cohort=Cohort(everyone + 1, sampling))

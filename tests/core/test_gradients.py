@@ -112,7 +112,7 @@ def _model(name: str) -> FunctionalModel:
 
 def _loss(spec: MethodSpec) -> Loss:
     method, number = build_method(spec), torch.ones((), dtype=torch.float64)
-    stats = Stats(torch.tensor([4, 3, 2, 0]), number, number, number, {})
+    stats = Stats(counts := torch.tensor([4, 3, 2, 0]), number, number, number, {}, counts)
     slots: dict[str, Tree] = {p.name: p.start({}, {}, {}, stats) if p.start else {} for p in method.parts}
     return loss_of(method, Batch(X, Y, MASK), slots)
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from counterpoise.core.local import Batching
 from counterpoise.core.part import ClientData
 from counterpoise.core.rng import generator
+from counterpoise.errors import ConfigError
 from counterpoise.plan import Plan, make_plan
 
 BATCHINGS: tuple[Batching, ...] = ("pad", "wrap", "drop")
@@ -95,3 +96,34 @@ def test_chances_draw_with_replacement(batching: Batching) -> None:
     plan = make_plan(data, 3, 2000, batching, generator(0, "plan"))
     share = torch.bincount(plan.positions[plan.mask], minlength=3) / int(plan.mask.sum())
     assert share.tolist() == pytest.approx([0, 0.25, 0.75], abs=0.02)
+
+
+def _strata_plan(strata: list[int], batch: int, batching: Batching = "pad") -> Plan:
+    data = ClientData(torch.arange(len(strata)), torch.zeros(len(strata), dtype=torch.int64))
+    data = data._replace(strata=torch.tensor(strata))
+    return make_plan(data, batch, 2, batching, generator(0, "plan"))
+
+
+@pytest.mark.parametrize("batching", BATCHINGS)
+def test_with_strata_every_batch_holds_equally_many_samples_of_each(batching: Batching) -> None:
+    strata = [0] * 13 + [2] * 3 + [5] * 8
+    plan = _strata_plan(strata, 6, batching)
+    assert plan.mask.all()
+    assert plan.steps == 2 * 4
+    for batch in plan.positions:
+        assert sorted(torch.tensor(strata)[batch].tolist()) == [0, 0, 2, 2, 5, 5]
+
+
+def test_with_strata_each_is_visited_evenly_and_the_batch_size_need_not_be_a_multiple() -> None:
+    strata = [0] * 10 + [1] * 2
+    plan = _strata_plan(strata, 5)  # three of the first and two of the second in each of 2 * 3 steps
+    for epoch in plan.positions.view(2, 15):
+        visits = torch.bincount(epoch, minlength=12)
+        assert visits[:10].sum() == 9
+        assert visits[:10].max() == 1
+        assert visits[10:].tolist() == [3, 3]
+
+
+def test_a_batch_that_cannot_hold_all_strata_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"local.batch_size = 2 cannot hold samples of 3 groups"):
+        _strata_plan([0, 1, 2, 2], 2)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from counterpoise.experiment import runner
+from counterpoise.experiment import run
 
 
 @pytest.fixture(autouse=True)
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     for draw in ("draw_curves", "draw_heatmap"):
-        monkeypatch.setattr(runner, draw, lambda *_: None)
+        monkeypatch.setattr(run, draw, lambda *_: None)

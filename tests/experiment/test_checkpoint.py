@@ -6,7 +6,7 @@ import json
 import os
 import random
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import torch
 
 from counterpoise.core.codec import digest, encode
 from counterpoise.core.tree import Tree
+from counterpoise.engines.memories import Memories
 from counterpoise.errors import ConfigError
 from counterpoise.experiment import checkpoint as module
 from counterpoise.experiment.checkpoint import Checkpoint, CheckpointStore
@@ -38,10 +39,23 @@ def generation(round: int, clients: int = 3) -> Checkpoint:
     )
 
 
+def kept_by(trees: Mapping[int, Tree]) -> Memories:
+    memories = Memories()
+    memories.update(trees)
+    return memories
+
+
+def save(store: CheckpointStore, found: Checkpoint, memories: Memories | None = None) -> None:
+    kept = kept_by(found.memory) if memories is None else memories
+    store.save(found.round, found.server, kept, found.facts)
+
+
 def fill(folder: Path, rounds: int = 4, keep: int = 3) -> CheckpointStore:
-    store = CheckpointStore(folder, keep)
+    store, memories = CheckpointStore(folder, keep), Memories()
     for number in range(1, rounds + 1):
-        store.save(generation(number))
+        found = generation(number)
+        memories.update({client: tree for client, tree in found.memory.items() if client not in memories})
+        save(store, found, memories)
     return store
 
 
@@ -96,9 +110,8 @@ def test_only_blobs_that_a_generation_names_are_kept(tmp_path: Path) -> None:
 def test_memory_that_did_not_change_is_neither_written_nor_encoded_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = fill(tmp_path)
-    kept = {k: memory(k, k) for k in range(3)}
-    store.save(Checkpoint(5, server(5), kept, {}))
+    store, kept = CheckpointStore(tmp_path), kept_by({k: memory(k, k) for k in range(3)})
+    store.save(5, server(5), kept, {})
     before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "blobs").iterdir()}
     encoded: list[Any] = []
 
@@ -107,8 +120,8 @@ def test_memory_that_did_not_change_is_neither_written_nor_encoded_again(
         return encode(tree)
 
     monkeypatch.setattr(module, "encode", note)
-    changed = memory(1, 6)
-    store.save(Checkpoint(6, server(6), kept | {1: changed}, {}))
+    changed = kept[1] = memory(1, 6)
+    store.save(6, server(6), kept, {})
     after = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "blobs").iterdir()}
     assert len(encoded) == 2
     assert encoded[1] is changed
@@ -117,7 +130,7 @@ def test_memory_that_did_not_change_is_neither_written_nor_encoded_again(
 
 
 def test_equal_trees_share_a_blob(tmp_path: Path) -> None:
-    CheckpointStore(tmp_path).save(Checkpoint(1, server(1), {k: memory(0, 0) for k in range(50)}, {}))
+    CheckpointStore(tmp_path).save(1, server(1), kept_by({k: memory(0, 0) for k in range(50)}), {})
     assert len(blobs(tmp_path)) == 2
 
 
@@ -134,7 +147,7 @@ def test_a_blob_without_a_manifest_is_forgotten(tmp_path: Path) -> None:
     store = fill(tmp_path)
     stray = tmp_path / "blobs" / ("0" * 64)
     stray.write_bytes(b"written just before the end")
-    store.save(generation(5))
+    save(store, generation(5))
     assert not stray.exists()
 
 
@@ -149,7 +162,7 @@ def test_a_store_goes_on_after_it_was_read(tmp_path: Path) -> None:
     fill(tmp_path)
     again = CheckpointStore(tmp_path)
     assert again.load() is not None
-    again.save(generation(5))
+    save(again, generation(5))
     assert same(CheckpointStore(tmp_path).load(), generation(5))
     assert manifests(tmp_path) == [f"round-0000000{number}.json" for number in (3, 4, 5)]
 
@@ -220,7 +233,7 @@ def test_a_damaged_blob_is_written_anew_when_the_same_state_is_reached(tmp_path:
     (tmp_path / "blobs" / body["server"]).write_bytes(b"rot")
     store = CheckpointStore(tmp_path)
     assert same(store.load(), generation(3))
-    store.save(generation(4))
+    save(store, generation(4))
     assert same(CheckpointStore(tmp_path).load(), generation(4))
 
 

@@ -32,7 +32,10 @@ SETTING: dict[str, Any] = {
     "partition": {"name": "dirichlet", "clients": 2, "alpha": 0.5},
     "local": {"batch_size": 64},
     "engine": {"device": "cpu", "name": "loop", "processes": 1},
-    "flower": {"timeout": 120.0, "wait": 120.0},
+    "flower": {
+        "timeout": 600.0,
+        "wait": 600.0,
+    },  # what a busy machine may need; nothing waits so long where all is well
 }
 
 

@@ -38,7 +38,7 @@ TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
 class LocalGrid:
     """Nodes answer at once; `alter` may change what comes back."""
 
-    seats: dict[int, Seat]
+    seats: dict[int, Seat | Callable[[], Seat]]  # or how a seat is taken, which may fail
     alter: Callable[[list[Message]], list[Message]] = lambda replies: replies
     before: Callable[[Message], None] = lambda message: None
     names: dict[int, str] = field(default_factory=dict)
@@ -63,14 +63,14 @@ class LocalGrid:
         self.before(ask)
         seat, handler = self.seats[ask.metadata.dst_node_id], HANDLERS[ask.metadata.message_type]
         ask.content = recorddict_from_proto(recorddict_to_proto(ask.content))
-        reply = client.answer(ask, lambda: seat, handler)
+        reply = client.answer(ask, seat if callable(seat) else lambda: seat, handler)
         reply.metadata.__dict__["_src_node_id"] = ask.metadata.dst_node_id
         if reply.has_content():
             reply.content = recorddict_from_proto(recorddict_to_proto(reply.content))
         return reply
 
 
-def seats_of(work: Workplace, state: Path) -> dict[int, Seat]:
+def seats_of(work: Workplace, state: Path) -> dict[int, Seat | Callable[[], Seat]]:
     """A seat a client, on nodes numbered against the clients' order."""
     clients = range(len(work.federation.clients))
     return {FIRST_NODE - k: Seat(str(k), k, work, state / f"node-{k}") for k in clients}

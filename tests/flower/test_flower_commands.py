@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import socket
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,14 @@ def test_a_server_for_other_machines_needs_certificates(file: Path) -> None:
         call("flower", "server", file, "--host", "0.0.0.0", "--insecure")
 
 
+def test_a_port_that_another_program_has_is_refused(file: Path, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        words = ["--port", str(port), "--insecure", "--out", tmp_path / "out"]
+        with pytest.raises(ConfigError, match=f"cannot listen on 127.0.0.1:{port}"):
+            call("flower", "server", file, *words)
+
+
 def test_a_folder_that_holds_a_run_is_not_written_over(file: Path, tmp_path: Path) -> None:
     embedded_sha(experiment("fedavg", 1), tmp_path / "out")
     with pytest.raises(ConfigError, match="holds a run already"):
@@ -73,6 +82,8 @@ def test_a_client_checks_its_words_before_it_starts_anything(tmp_path: Path) -> 
         call("flower", "client", "--client", "a", "--server", "nowhere", "--insecure")
     with pytest.raises(ConfigError, match="no such file"):
         call("flower", "client", "--client", "a", "--data", tmp_path / "none.csv", "--insecure")
+    with pytest.raises(ConfigError, match="test_share"):
+        call("flower", "client", "--client", "a", "--test-share", "0.5", "--insecure")
     with pytest.raises(ConfigError, match="client name"):
         call("flower", "client", "--client", "../a", "--insecure", "--state", tmp_path / "state")
 

@@ -15,7 +15,7 @@ from counterpoise.core.tree import Tree, stack
 
 def stats_of(counts: list[int], dtype: torch.dtype) -> Stats:
     number = torch.ones((), dtype=dtype)
-    return Stats(torch.tensor(counts), number, number, number, {})
+    return Stats(torch.tensor(counts), number, number, number, {}, torch.tensor(counts))
 
 
 def start(

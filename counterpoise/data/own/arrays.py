@@ -6,11 +6,12 @@ from pathlib import Path
 
 from counterpoise.data.dataset import Dataset
 from counterpoise.data.own.assemble import split_note, split_rows
-from counterpoise.data.own.faults import check_share, fault, listed
+from counterpoise.data.own.faults import check_share, fault
 from counterpoise.data.own.limits import MAX_BYTES
 from counterpoise.data.own.npy import AnyArray, Arrays, read_arrays
 from counterpoise.data.own.samples import Raw, checked, class_names, coded_clients, join
 from counterpoise.data.root import sha256_of
+from counterpoise.errors import listed
 
 WHOLE = ("x", "y")
 HALVES = ("x_train", "y_train", "x_test", "y_test")

@@ -13,9 +13,10 @@ from torch import Tensor
 from counterpoise.core.rng import numpy_generator
 from counterpoise.data.columns import TrainTest, stratified_split
 from counterpoise.data.dataset import Scaling, no_scaling, pixel_scaling
-from counterpoise.data.own.faults import fault, listed
+from counterpoise.data.own.faults import fault
 from counterpoise.data.own.limits import MAX_CLASSES
 from counterpoise.data.partition import Rows
+from counterpoise.errors import listed
 
 PIXEL_VALUES = 256
 PIXEL_DIMENSIONS = 4  # [n, C, H, W]

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from difflib import get_close_matches
 from pathlib import Path
 
 from counterpoise.errors import ConfigError, CounterpoiseError, DataError
 
 SHOWN_CHARACTERS = 60
-SHOWN_WORDS = 20
 
 
 def fault(source: Path | str, reason: str, row: int | None = None) -> DataError:
@@ -22,19 +20,6 @@ def brief(value: object) -> str:
     """A value as an error may quote it."""
     text = repr(value)
     return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}..."
-
-
-def listed(words: Sequence[str]) -> str:
-    """Words between commas; of thousands, the first few and their number."""
-    rest = f", ... ({len(words):,} in all)" if len(words) > SHOWN_WORDS else ""
-    return ", ".join(words[:SHOWN_WORDS]) + rest
-
-
-def near_words(word: str, legal: Sequence[str]) -> str:
-    """The end of a sentence about a wrong word: the nearest legal one, then the legal ones."""
-    near = get_close_matches(word, legal, n=1)
-    guess = f"did you mean {near[0]!r}? " if near else ""
-    return f"{guess}legal: {listed(legal)}"
 
 
 @contextmanager

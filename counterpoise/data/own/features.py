@@ -10,9 +10,10 @@ import numpy as np
 
 from counterpoise.data.columns import Encoded, Numbers, TrainTest, Words, encode
 from counterpoise.data.own.cells import Table, is_missing, numbers_of, parse_number
-from counterpoise.data.own.faults import brief, fault, listed
+from counterpoise.data.own.faults import brief, fault
 from counterpoise.data.own.limits import MAX_BYTES, MAX_CATEGORIES
 from counterpoise.data.partition import Rows
+from counterpoise.errors import listed
 
 MISSING_WORD = "(missing)"
 OTHER_WORD = "(other)"

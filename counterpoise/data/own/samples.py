@@ -20,10 +20,11 @@ from counterpoise.data.own.assemble import (
     natural_clients,
 )
 from counterpoise.data.own.cells import Coded
-from counterpoise.data.own.faults import blamed_on, brief, fault, listed
+from counterpoise.data.own.faults import blamed_on, brief, fault
 from counterpoise.data.own.limits import MAX_NUMBER
 from counterpoise.data.own.npy import AnyArray
 from counterpoise.data.partition import Rows
+from counterpoise.errors import listed
 
 COLOURS = (1, 3)
 

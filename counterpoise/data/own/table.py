@@ -18,10 +18,11 @@ from counterpoise.data.own.assemble import (
 )
 from counterpoise.data.own.cells import Coded, Table, names_of, parse_number
 from counterpoise.data.own.csv_file import read_csv
-from counterpoise.data.own.faults import check_share, fault, near_words
+from counterpoise.data.own.faults import check_share, fault
 from counterpoise.data.own.features import features_of
 from counterpoise.data.own.parquet_file import read_parquet
 from counterpoise.data.root import sha256_of
+from counterpoise.errors import legal_words
 
 PARQUET_SUFFIXES = (".parquet", ".pq")
 
@@ -78,7 +79,7 @@ def _check_named(table: Table, named: Iterable[str]) -> None:
         if name not in table.columns:
             raise fault(
                 table.path,
-                f"no column {name!r}; {near_words(name, list(table.columns))}",
+                f"no column {name!r}; {legal_words(name, table.columns)}",
                 table.header,
             )
         if name in seen:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from counterpoise.engines.flower import FLWR
-from counterpoise.experiment.config import DataTable, Experiment
+from counterpoise.experiment.config import DataTable, Experiment, TrackTable
 from counterpoise.experiment.toml import write_toml
 
 PROJECT = f"""
@@ -35,10 +35,10 @@ clientapp = "counterpoise.engines.flower.client_app:app"
 
 def write_app(folder: Path, experiment: Experiment, clients: int, run: str, form: str) -> None:
     """What clients are sent: of the server's own data only its form, where they bring theirs."""
-    told = experiment
+    told = experiment.model_copy(update={"track": TrackTable()})  # an address may hold a password
     if experiment.flower.clients:
         data = DataTable(name=experiment.data.name, augment=experiment.data.augment)
-        told = experiment.model_copy(update={"data": data})
+        told = told.model_copy(update={"data": data})
     config: Mapping[str, str | int] = {
         "experiment": write_toml(told.tables()),
         "clients": clients,

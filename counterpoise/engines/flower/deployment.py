@@ -13,6 +13,7 @@ from counterpoise.engines.flower.job import JOB, NODE_FILE, STATE, Job, JobFolde
 from counterpoise.engines.flower.processes import (
     Child,
     call,
+    check_port,
     end_process,
     environment,
     free_port,
@@ -56,6 +57,7 @@ def check_link(link: Link, insecure: bool) -> None:
 
 def start_superlink(folder: JobFolder, link: Link, simulation: bool = False) -> Child:
     """The superlink, listening; it starts the server app, which finds its job by the environment."""
+    check_port(link.host, link.port)
     trust = ["--insecure"] if link.certs is None else _server_trust(link.certs)
     command = ["flower-superlink", *trust, "--host", link.host, "--port", str(link.port)]
     command += ["--disable-runtime-dependency-installation"]

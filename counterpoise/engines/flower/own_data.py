@@ -16,12 +16,15 @@ from counterpoise.data.columns import stratified_split
 from counterpoise.data.dataset import Dataset, Samples, Scaling, no_scaling
 from counterpoise.data.federation import Federation
 from counterpoise.data.own import CSV_SUFFIXES, open_data
+from counterpoise.data.own.faults import check_share
 from counterpoise.data.own.table import PARQUET_SUFFIXES
 from counterpoise.engines.flower.messages import Hello
 from counterpoise.engines.flower.own_columns import Columns, encode_table, fit_columns, open_table
 from counterpoise.errors import ConfigError, DataError
 from counterpoise.experiment.assemble import load_dataset
 from counterpoise.experiment.config import Experiment
+
+IMAGE_DIMENSIONS = 3  # channels, height, width
 
 
 class Form(NamedTuple):
@@ -82,15 +85,15 @@ def _server_table(experiment: Experiment) -> tuple[Form, Samples]:
 def own_federation(data: str, reading: Mapping[str, Any], text: str, number: int, clients: int) -> Federation:
     """A client's own files as the one client of a federation that has any data here."""
     form, path, share = read_form(text), Path(data), float(reading.get("test_share", 0.2))
+    check_share(share)
     if path.suffix.lower() in (*CSV_SUFFIXES, *PARQUET_SUFFIXES):
         if form.columns is None:
             raise DataError(f"{path} is a table, and the server's data is not")
         samples = encode_table(open_table(path), form.columns, form.classes, reading.get("label"))
         train, held_out = _split(samples.y, share)
     else:
-        samples, train, held_out = _from_dataset(
-            open_data(path, size=reading.get("size"), test_share=share), form
-        )
+        size = (form.shape[1], form.shape[2]) if len(form.shape) == IMAGE_DIMENSIONS else None
+        samples, train, held_out = _from_dataset(open_data(path, size=size, test_share=share), form)
     _check_fit(path, samples, form)
     nothing = torch.empty(0, dtype=torch.int64)
     rows, held = ([nothing] * clients for _ in range(2))
@@ -100,8 +103,6 @@ def own_federation(data: str, reading: Mapping[str, Any], text: str, number: int
 
 
 def _split(y: Tensor, share: float) -> tuple[Tensor, Tensor]:
-    if not share:
-        return torch.arange(len(y)), torch.empty(0, dtype=torch.int64)
     split = stratified_split(y.numpy(), share, numpy_generator(0, "test rows"))
     return torch.from_numpy(split.train), torch.from_numpy(split.test)
 
@@ -115,10 +116,16 @@ def _from_dataset(data: Dataset, form: Form) -> tuple[Samples, Tensor, Tensor]:
     if data.assignment is not None:
         rows = [torch.cat([torch.from_numpy(r) for r in part]) for part in data.assignment[:2] if len(part)]
         held = rows[1] if len(rows) > 1 else torch.empty(0, dtype=torch.int64)
-        return Samples(data.train.x, places[data.train.y]), rows[0], held
+        return Samples(_coloured(data.train.x, form), places[data.train.y]), rows[0], held
     x, y = torch.cat([data.train.x, data.test.x]), torch.cat([data.train.y, data.test.y])
     count = len(data.train.y)
-    return Samples(x, places[y]), torch.arange(count), torch.arange(count, len(y))
+    return Samples(_coloured(x, form), places[y]), torch.arange(count), torch.arange(count, len(y))
+
+
+def _coloured(x: Tensor, form: Form) -> Tensor:
+    """Grey images of a client whose federation has images in colour."""
+    grey = x.dtype == torch.uint8 and x.dim() == 1 + IMAGE_DIMENSIONS and x.shape[1] == 1
+    return x.expand(-1, form.shape[0], -1, -1).contiguous() if grey else x
 
 
 def _check_fit(path: Path, samples: Samples, form: Form) -> None:

@@ -125,6 +125,17 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def check_port(host: str, port: int) -> None:
+    """Refuse a port that another program has: clients would call that one."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        socket.create_server((host, port), family=family).close()
+    except OSError as error:
+        raise ConfigError(
+            f"cannot listen on {host}:{port} ({error.strerror}); legal: an address of this machine and a free port"
+        ) from None
+
+
 def wait_for_port(child: Child, host: str, port: int, seconds: float = 60.0) -> None:
     """Until the program listens."""
     deadline = time.monotonic() + seconds

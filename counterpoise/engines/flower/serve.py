@@ -76,7 +76,7 @@ def patience_of(experiment: Experiment) -> Patience:
     table, checkpoint = experiment.flower, experiment.checkpoint
     # One generation more than is kept, since the oldest goes only after the newest is written.
     window = checkpoint.every * (checkpoint.keep + 1)
-    return Patience(table.timeout, table.min_replies, table.max_skipped, window)
+    return Patience(table.timeout, table.min_replies, window)
 
 
 def _known_counts(names: list[str], shared: Federation | None, folder: JobFolder) -> dict[str, list[int]]:

@@ -29,7 +29,8 @@ from counterpoise.engines.flower.messages import TrainAsk, TrainReply, measureme
 from counterpoise.engines.flower.records import payload_bytes
 from counterpoise.engines.flower.refusal import Refused
 from counterpoise.engines.flower.roster import Roster
-from counterpoise.engines.workplace import Memory, Refusal, Workplace
+from counterpoise.engines.memories import Memories
+from counterpoise.engines.workplace import Refusal, Workplace
 from counterpoise.errors import RunError
 from counterpoise.evaluate import Measurement
 
@@ -43,7 +44,6 @@ class Patience:
 
     timeout: float = 600.0  # seconds a round
     min_replies: int = 1
-    max_skipped: int = 5  # rounds in a row
     window: int = 4  # rounds that a resumed run may go back, in which clients keep their memory
 
 
@@ -56,13 +56,12 @@ class FlowerEngine:
     roster: Roster
     run: str  # names this run on the clients' disks
     patience: Patience = Patience()
-    memory: dict[int, Memory] = field(default_factory=dict)  # client -> the token of what it keeps
+    memory: Memories = field(default_factory=Memories)  # client -> the token of what it keeps
     refused: Sequence[Refusal] = ()
     sent_bytes: int = 0
     received_bytes: int = 0
     _pending: dict[int, str] = field(default_factory=dict, repr=False)
     _forms: dict[str, Form] = field(default_factory=dict, repr=False)
-    _skipped: int = 0
 
     def train(self, tasks: Sequence[Task], broadcast: Broadcast) -> Replies:
         sha256, form = messages.broadcast_digest(broadcast), self._form(tasks[0], broadcast)
@@ -80,7 +79,6 @@ class FlowerEngine:
 
         answers, refused = first_answers(replies, nodes, there, read)
         self.refused = sorted(Refusal(names.index(n) if n in names else NOBODY, why) for n, why in refused)
-        self._count_skipped(len(answers))
         usable = answers if len(answers) >= self.patience.min_replies else {}
         self._pending = {names.index(n): a.token for n, a in usable.items() if a.token}
         rows = [(names.index(n), a.samples, tree) for n, a in usable.items() for tree in a.trees]
@@ -163,13 +161,6 @@ class FlowerEngine:
         replies = list(self.grid.send_and_receive(asks, timeout=timeout)) if asks else []
         self.received_bytes += sum(payload_bytes(reply.content) for reply in replies if reply.has_content())
         return replies
-
-    def _count_skipped(self, usable: int) -> None:
-        self._skipped = self._skipped + 1 if usable < self.patience.min_replies else 0
-        if self._skipped >= self.patience.max_skipped:
-            raise RunError(
-                f"{self._skipped} rounds in a row had fewer than {self.patience.min_replies} usable replies"
-            )
 
     def _stack(self, rows: Sequence[tuple[int, int, Tree]], form: Form) -> Replies:
         client = torch.tensor([row[0] for row in rows], dtype=torch.int64)

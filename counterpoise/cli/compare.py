@@ -1,0 +1,153 @@
+"""Commands that compare methods: compare and demo."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from counterpoise.cli.experiments import interruptible
+from counterpoise.cli.runs import roomy_console
+
+if TYPE_CHECKING:
+    from counterpoise.compare.run import Finished, Means
+    from counterpoise.compare.sweep import Sweep
+
+Processes = Annotated[
+    int | None,
+    typer.Option(min=1, max=512, help="Runs at once; by default one a core, one where a GPU is used."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+GO_ON = "the same command goes on where it stopped"
+
+
+def add_to(app: typer.Typer) -> None:
+    for command in (compare, demo):
+        app.command()(command)
+
+
+def compare(
+    sweep: Annotated[Path, typer.Argument(help="Sweep file in TOML; docs/compare.md explains it.")],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(help="Values to change: key.sub=value, such as seeds=3 base.rounds=20."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the sweep; by default runs/ and the name of the file.")
+    ] = None,
+    processes: Processes = None,
+    on: Annotated[Literal["local", "ray"], typer.Option(help="Where runs are executed.")] = "local",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List the runs and estimate the time; run nothing.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Compare methods over problems and seeds: runs what is missing, then tables, tests and a report."""
+    from counterpoise.compare.sweep import load_sweep
+
+    wanted = load_sweep(sweep, overrides or [])
+    folder, means = out or Path("runs") / sweep.stem, _means(on, processes)
+    if dry_run:
+        return _print_plan(wanted, folder, means, as_json)
+    return conduct(wanted, folder, means, as_json)
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the runs, the tables and the report.")] = Path(
+        "demo-out"
+    ),
+    seeds: Annotated[int, typer.Option(min=1, help="Seeds of each method.")] = 10,
+    rounds: Annotated[int | None, typer.Option(min=1, help="Rounds of each run.")] = None,
+    processes: Processes = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare FedAvg with remedies for class imbalance on long-tailed data, over several seeds."""
+    from counterpoise.compare.demo import demo_sweep
+
+    conduct(demo_sweep(seeds, rounds), out, _means("local", processes), as_json)
+
+
+def conduct(sweep: Sweep, out: Path, means: Means, as_json: bool) -> None:
+    """Run a sweep and print what it came to."""
+    from counterpoise.cli.progress import RunsBar
+    from counterpoise.compare.run import run_sweep
+
+    with interruptible(lambda: GO_ON), RunsBar() as bar:
+        finished = run_sweep(sweep, out, means, bar.show)
+    typer.echo(json.dumps(_as_data(finished), indent=2)) if as_json else _print_result(sweep, finished)
+    _tell_failures(finished)
+
+
+def _means(on: Literal["local", "ray"], processes: int | None) -> Means:
+    import torch
+
+    from counterpoise.compare.run import Means
+    from counterpoise.engines.processes import available_cores
+
+    return Means(on, processes or (1 if torch.cuda.is_available() else available_cores()))
+
+
+def _print_plan(sweep: Sweep, out: Path, means: Means, as_json: bool) -> None:
+    from counterpoise.compare.estimate import plan_sweep
+
+    plan = plan_sweep(sweep, out)
+    runs = [
+        {"state": state, "folder": str(job.path(out)), "method": job.method, "problem": job.problem, "seed": job.experiment.seed}
+        for job, state in zip(plan.jobs, plan.states, strict=True)
+    ]  # fmt: skip
+    seconds = plan.seconds / min(means.processes, max(1, len(runs) - plan.states.count("done")))
+    if as_json:
+        typer.echo(json.dumps({"runs": runs, "processes": means.processes, "seconds": seconds}, indent=2))
+        return
+    for run in runs:
+        typer.echo(f"{run['state']:<8} {run['folder']}")
+    todo = len(runs) - plan.states.count("done")
+    typer.echo(
+        f"{len(runs)} runs, {todo} of them to do: about {in_words(seconds)} in {means.processes} processes, by a round of each problem"
+    )
+
+
+def in_words(seconds: float) -> str:
+    """A time in the unit that suits it."""
+    for size, unit in ((3600, "hours"), (60, "minutes")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} seconds"
+
+
+def _print_result(sweep: Sweep, finished: Finished) -> None:
+    from counterpoise.compare.render import print_comparison
+    from counterpoise.compare.tune import budget_lines
+
+    if sweep.tune is not None:
+        typer.echo("\n".join(budget_lines(finished.tuned, sweep.tune)) + "\n")
+    print_comparison(finished.comparison, roomy_console())
+    typer.echo(f"\ntables: {finished.out / 'table.md'} (.tex, .csv, .json)")
+    typer.echo(f"runs:   {finished.out / 'runs'}")
+    typer.echo(f"report: {finished.report}")
+
+
+def _as_data(finished: Finished) -> dict[str, Any]:
+    from counterpoise.compare.render import render_json
+
+    return {
+        "out": str(finished.out),
+        "runs": len(finished.jobs),
+        "failures": {str(path): error for path, error in finished.failures.items()},
+        "report": str(finished.report),
+        "comparison": json.loads(render_json(finished.comparison)),
+    }
+
+
+def _tell_failures(finished: Finished) -> None:
+    """Which runs failed and why; the command then ends as one that can be given again."""
+    from counterpoise.errors import RunError
+
+    for path, error in finished.unscored.items():
+        typer.echo(f"note: not chosen, since it failed: {path}: {error}", err=True)
+    if finished.failures:
+        path, error = next(iter(finished.failures.items()))
+        count = "" if len(finished.failures) == 1 else f"{len(finished.failures)} runs, the first "
+        raise RunError(f"failed: {count}{path}: {error}; the same command tries again")

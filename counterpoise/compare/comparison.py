@@ -1,0 +1,138 @@
+"""From results of runs to a comparison: rows, verdicts, ranking, and what was left out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from counterpoise.compare.cells import (
+    LOWER_IS_BETTER,
+    MOMENTS,
+    At,
+    Cell,
+    Row,
+    default_target,
+    make_row,
+    scores_in,
+    value_at,
+)
+from counterpoise.compare.labels import Labels, Runs, group_runs
+from counterpoise.compare.notes import notes_of
+from counterpoise.compare.pairing import Scores, blocks_of, name_blocks, read_scores
+from counterpoise.compare.ranking import Ranking, rank_methods
+from counterpoise.compare.results import RunResult
+from counterpoise.compare.verdicts import Verdict, judge
+from counterpoise.core.method import read_spec
+from counterpoise.errors import ConfigError, legal_words
+
+__all__ = ["At", "Cell", "Comparison", "Labels", "Ranking", "Row", "Verdict", "compare_results"]
+
+
+class Comparison(NamedTuple):
+    """All that tables and reports show of a set of runs."""
+
+    score: str
+    at: At
+    baseline: str
+    rows: tuple[Row, ...]
+    verdicts: tuple[Verdict, ...]
+    ranking: Ranking | None  # None below three methods or two blocks
+    targets: dict[str, float | None]  # of the score, by problem
+    failures: tuple[tuple[Path, str], ...]  # runs left out, each with one line why
+    notes: tuple[str, ...]
+
+
+def compare_results(
+    results: Sequence[RunResult],
+    *,
+    score: str = "balanced_accuracy",
+    at: At = "last",
+    baseline: str | None = None,
+    target: float | None = None,
+    labels: Mapping[Path, Labels] | None = None,
+) -> Comparison:
+    """Methods side by side on each problem, paired by seed; runs that did not finish are left out and listed.
+
+    Labels by path of a run say what it is paired as, where configs alone do not: methods tuned each for itself.
+    """
+    finished = [result for result in results if result.summary is not None]
+    left_out = [result for result in results if result.summary is None]
+    _check(finished, score, at)
+    runs = group_runs(finished, labels)
+    problems = list(dict.fromkeys(pair.problem for pair in runs))
+    methods = list(dict.fromkeys(pair.method for pair in runs))
+    chosen = _choose_baseline(baseline, methods, _names_of(left_out, labels or {}))
+    targets = {problem: _target(runs, problem, score, target) for problem in problems}
+    rows = tuple(
+        make_row(problem, method, runs[pair], score, at, targets[problem])
+        for problem in problems
+        for method in methods
+        if (pair := Labels(problem, method)) in runs
+    )
+    scores = read_scores(rows, score)
+    return Comparison(
+        score,
+        at,
+        chosen,
+        rows,
+        judge(scores, problems, methods, chosen, score),
+        _rank(scores, problems, methods, score),
+        targets,
+        tuple((result.path, _why(result)) for result in left_out),
+        notes_of(rows, at, chosen, repeated=len(finished) - sum(map(len, runs.values()))),
+    )
+
+
+def _check(finished: Sequence[RunResult], score: str, at: str) -> None:
+    if at not in MOMENTS:
+        raise ConfigError(f"at = {at!r} is not legal; {legal_words(at, MOMENTS)}")
+    if finished and score not in (known := scores_in(finished)):
+        raise ConfigError(f"no run has the score {score!r}; {legal_words(score, known)}")
+
+
+def _choose_baseline(given: str | None, methods: Sequence[str], unfinished: set[str]) -> str:
+    """A label, or a name that only one label has; by default fedavg, else the first method."""
+    wanted = given or "fedavg"
+    named = [label for label in methods if label == wanted] or [
+        label for label in methods if label.partition("(")[0] == wanted
+    ]
+    if len(named) == 1:
+        return named[0]
+    if given is None:
+        return (named or methods or [""])[0]
+    if not named and unfinished.intersection((wanted, wanted.partition("(")[0])):
+        return wanted
+    raise ConfigError(f"baseline {given!r} is not one method of these runs; {legal_words(given, methods)}")
+
+
+def _names_of(results: Sequence[RunResult], labels: Mapping[Path, Labels]) -> set[str]:
+    """Names of methods without arguments, which may be what made these runs fail."""
+    plain = {"+".join(name for name, _ in read_spec(result.config["method"])) for result in results}
+    return plain | {labels[result.path].method for result in results if result.path in labels}
+
+
+def _target(runs: Runs, problem: str, score: str, given: float | None) -> float | None:
+    if given is not None:
+        return given
+    finals = [
+        [value_at(run, score, "last") for run in by_seed.values()]
+        for pair, by_seed in runs.items()
+        if pair.problem == problem
+    ]
+    return default_target(finals, score)
+
+
+def _rank(scores: Scores, problems: Sequence[str], methods: Sequence[str], score: str) -> Ranking | None:
+    if len(methods) < 3:
+        return None
+    blocks = np.asarray(blocks_of(scores, problems, methods), float).reshape(-1, len(methods))
+    return rank_methods(methods, -blocks if score in LOWER_IS_BETTER else blocks, name_blocks(problems))
+
+
+def _why(result: RunResult) -> str:
+    if result.failure is not None:
+        return result.failure
+    return f"not finished: {len(result.rows)} of {result.config.get('rounds', '?')} rounds"

@@ -1,0 +1,196 @@
+"""Runs of a sweep, one after another or in worker processes; each can be stopped at any moment and goes on later."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections import deque
+from collections.abc import Generator, Hashable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import torch
+
+from counterpoise.compare.jobs import Job, has_begun
+from counterpoise.compare.results import FAILURE
+from counterpoise.compare.tune import blindfold
+from counterpoise.data.federation import Federation
+from counterpoise.errors import CounterpoiseError
+from counterpoise.experiment.assemble import load_federation
+from counterpoise.experiment.atomic import write_atomically
+from counterpoise.experiment.config import load_experiment, make_experiment
+from counterpoise.experiment.folder import RunFolder
+from counterpoise.experiment.runner import resume, start
+from counterpoise.experiment.together import Member, run_together
+from counterpoise.experiment.toml import write_toml
+
+DATA = ("data", "partition", "seed")  # what decides who holds which samples
+
+
+class Order(NamedTuple):
+    """A run as it travels to whoever executes it: plain words and numbers."""
+
+    path: str
+    config: dict[str, Any]
+    tuning: bool
+
+
+Group = Sequence[Order]  # runs that are executed together
+Handle = TypeVar("Handle", bound=Hashable)
+
+
+class Event(NamedTuple):
+    """A run began, or it ended, well where there is no error."""
+
+    path: str
+    ended: bool = False
+    error: str | None = None
+
+
+class Hands(Protocol[Handle]):
+    """Those who execute groups of runs; a handle stands for a group at work."""
+
+    places: int  # groups at work at once
+
+    def submit(self, group: Group) -> Handle: ...
+
+    def collect(self, busy: Sequence[Handle]) -> list[tuple[Handle, list[str | None] | str]]:
+        """Wait for some to end: the error of each run, or one line where all of the group were lost."""
+
+    def close(self) -> None: ...
+
+
+def order(job: Job, out: Path, alone: bool) -> Order:
+    """The job as it travels; beside others a run keeps to one process."""
+    # Only what was given: a pack, for one, refuses a partition that someone set.
+    tables = job.experiment.model_dump(mode="json", exclude_unset=True)
+    if not alone:
+        tables["engine"] = tables.get("engine", {}) | {"processes": 1}
+    return Order(str(job.path(out).absolute()), tables, job.tuning)
+
+
+def group(orders: Sequence[Order]) -> list[Group]:
+    """Which runs are executed together: those that differ in nothing but the seed, where an engine can stack them."""
+    groups: dict[str, list[Order]] = {}
+    for one in orders:
+        groups.setdefault(_likeness(one), []).append(one)
+    return list(groups.values())
+
+
+def _likeness(one: Order) -> str:
+    """What runs of one program have in common; a run that began keeps to those it began with."""
+    folder = RunFolder(Path(one.path))
+    if has_begun(folder):
+        return json.dumps(load_experiment(folder.config).engine.together or one.path)
+    engine = one.config.get("engine", {})
+    on_gpu = torch.cuda.is_available() and engine.get("device", "auto") != "cpu"
+    if not (engine.get("name") == "stacked" or (engine.get("name", "auto") == "auto" and on_gpu)):
+        return one.path
+    return json.dumps([one.tuning, one.config | {"seed": 0}], sort_keys=True)
+
+
+def run_group(orders: Group) -> list[str | None]:
+    """Execute runs that belong together; the error of each, None where it went well."""
+    if len(orders) == 1:
+        return [run_one(one) for one in orders]
+    try:
+        run_together([_member(one) for one in orders])
+    except Exception as error:  # whatever it is, other runs go on
+        return [note_failure(one, in_one_line(error)) for one in orders]
+    return [None] * len(orders)
+
+
+def _member(one: Order) -> Member:
+    folder = RunFolder(Path(one.path))
+    forget_failure(folder)
+    if not has_begun(folder):
+        folder.config.unlink(missing_ok=True)
+    return Member(make_experiment(one.config), folder.path, _federation(one))
+
+
+def _federation(one: Order) -> Federation:
+    return _load(json.dumps({key: one.config[key] for key in DATA if key in one.config}), one.tuning)
+
+
+def run_one(one: Order) -> str | None:
+    """Start a run, or go on with it; what goes wrong is noted in its folder in one line."""
+    folder = RunFolder(Path(one.path))
+    try:
+        experiment = make_experiment(one.config)
+        federation = _federation(one)
+        forget_failure(folder)
+        if has_begun(folder):
+            resume(folder.path, federation=federation)
+        else:
+            for left in (folder.config, folder.metrics, folder.timing):
+                left.unlink(missing_ok=True)
+            start(experiment, folder.path, federation=federation)
+    except Exception as error:  # whatever it is, the other runs go on
+        return note_failure(one, in_one_line(error))
+    return None
+
+
+def one_by_one(groups: Sequence[Group]) -> Generator[Event]:
+    """In this process."""
+    for members in groups:
+        yield from (Event(one.path) for one in members)
+        yield from _ended(members, run_group(members))
+
+
+def share_out(groups: Sequence[Group], hands: Hands[Handle]) -> Generator[Event]:
+    """Each group to the next free place."""
+    waiting, busy = deque(groups), dict[Handle, Group]()
+    try:
+        while waiting or busy:
+            while waiting and len(busy) < hands.places:
+                members = waiting.popleft()
+                busy[hands.submit(members)] = members
+                yield from (Event(one.path) for one in members)
+            for handle, answer in hands.collect(list(busy)):
+                yield from _ended(busy.pop(handle), answer)
+    finally:
+        hands.close()
+
+
+def use_one_thread() -> None:
+    """Runs side by side share the cores; idle threads would spin on them."""
+    torch.set_num_threads(1)
+
+
+def note_failure(one: Order, error: str) -> str:
+    """Leave in the run's folder why it failed, and of which config, where none is there yet."""
+    folder = RunFolder(Path(one.path))
+    with suppress(OSError):
+        folder.path.mkdir(parents=True, exist_ok=True)
+        if not folder.holds_run():
+            write_atomically(folder.config, write_toml(make_experiment(one.config).tables()).encode())
+        folder.write_json(folder.path / FAILURE, {"error": error})
+    return error
+
+
+def forget_failure(folder: RunFolder) -> None:
+    (folder.path / FAILURE).unlink(missing_ok=True)
+
+
+def in_one_line(error: Exception) -> str:
+    if isinstance(error, CounterpoiseError):
+        words = str(error)
+    elif isinstance(error, OSError):
+        words = f"{error.filename or 'output'}: {error.strerror or error}"
+    else:
+        words = f"{type(error).__name__}: {error}"
+    return " ".join(words.split())
+
+
+def _ended(members: Group, answer: list[str | None] | str) -> Iterator[Event]:
+    errors = [note_failure(one, answer) for one in members] if isinstance(answer, str) else answer
+    for one, error in zip(members, errors, strict=True):
+        yield Event(one.path, ended=True, error=error)
+
+
+@functools.lru_cache(maxsize=1)
+def _load(config: str, tuning: bool) -> Federation:
+    """The data of a run, cut into clients; methods of one seed, which follow each other, share it."""
+    federation = load_federation(make_experiment(json.loads(config)))
+    return blindfold(federation) if tuning else federation

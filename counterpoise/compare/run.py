@@ -1,0 +1,134 @@
+"""A sweep from its file to its table: tune, run what is missing, compare, report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from counterpoise.compare.comparison import Comparison, compare_results
+from counterpoise.compare.execute import Event, Group, group, one_by_one, order
+from counterpoise.compare.jobs import Job, check_folders, expand, is_done
+from counterpoise.compare.labels import Labels
+from counterpoise.compare.render import write_tables
+from counterpoise.compare.results import read_result
+from counterpoise.compare.sweep import Sweep, write_sweep
+from counterpoise.compare.tune import Tuned, choose_settings, jobs_of, searches_of
+from counterpoise.compare.workers import in_workers
+from counterpoise.errors import ConfigError
+from counterpoise.experiment.atomic import clear_temporaries, write_atomically
+from counterpoise.experiment.folder import RunFolder
+from counterpoise.report.html import write_report
+
+UNTUNED = "not run: none of its settings could be scored"
+
+
+class Means(NamedTuple):
+    """Where runs are executed, and how many at once."""
+
+    on: Literal["local", "ray"] = "local"
+    processes: int = 1
+
+
+class Tally(NamedTuple):
+    """How far the runs are."""
+
+    what: str  # "tuning" or "runs"
+    runs: int
+    done: int
+    running: int = 0
+    failed: int = 0
+
+    def after(self, event: Event) -> Tally:
+        if not event.ended:
+            return self._replace(running=self.running + 1)
+        failed = event.error is not None
+        return self._replace(
+            running=self.running - 1, done=self.done + (not failed), failed=self.failed + failed
+        )
+
+
+Show = Callable[[Tally], None]
+Failures = dict[Path, str]  # folder of a run -> why, in one line
+
+
+class Finished(NamedTuple):
+    """What a sweep came to."""
+
+    out: Path
+    jobs: Sequence[Job]
+    tuned: Sequence[Tuned]
+    unscored: Failures  # tuning runs that failed: their settings were not chosen
+    failures: Failures
+    comparison: Comparison
+    report: Path
+
+
+def run_sweep(sweep: Sweep, out: Path, means: Means, show: Show = lambda tally: None) -> Finished:
+    """Run what is not there yet, then write tables and report; the same call goes on after any stop."""
+    searches, _ = searches_of(sweep), expand(sweep)  # refused here, if at all, before anything is written
+    with _held(out):
+        write_atomically(out / "sweep.toml", write_sweep(sweep).encode())
+        unscored = run_jobs("tuning", jobs_of(searches), out, means, show)
+        tuned = choose_settings(sweep, searches, out)
+        jobs, untuned = _decide(sweep, tuned, out)
+        failures = untuned | run_jobs("runs", jobs, out, means, show)
+        return Finished(out, jobs, tuned, unscored, failures, *_conclude(sweep, out, jobs))
+
+
+def run_jobs(what: str, jobs: Sequence[Job], out: Path, means: Means, show: Show) -> Failures:
+    """Execute what is not done; the runs that failed."""
+    check_folders(jobs, out)
+    todo = [job for job in jobs if not is_done(job, out)]
+    orders = [order(job, out, alone=means == Means()) for job in todo]
+    paths = {one.path: job.path(out) for one, job in zip(orders, todo, strict=True)}
+    tally, failures = Tally(what, len(jobs), len(jobs) - len(todo)), Failures()
+    show(tally)
+    with closing(_execute(group(orders), means)) as events:
+        for event in events:
+            tally = tally.after(event)
+            show(tally)
+            if event.error is not None:
+                failures[paths[event.path]] = event.error
+    return failures
+
+
+@contextmanager
+def _held(out: Path) -> Iterator[None]:
+    """The sweep's folder, for one sweep at a time."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{out} cannot be made: {error.strerror}") from None
+    with RunFolder(out).locked():
+        clear_temporaries(out)
+        yield
+
+
+def _execute(groups: Sequence[Group], means: Means) -> Generator[Event]:
+    if groups and means.on == "ray":
+        from counterpoise.compare.cluster import on_ray
+
+        return on_ray(groups, means.processes)
+    return in_workers(groups, means.processes) if means.processes > 1 else one_by_one(groups)
+
+
+def _decide(sweep: Sweep, tuned: Sequence[Tuned], out: Path) -> tuple[list[Job], Failures]:
+    """The runs with the settings that tuning chose, and those that are left out for want of one."""
+    chosen = {(one.search.method, one.search.problem): one.chosen for one in tuned}
+    jobs = expand(sweep, {key: setting for key, setting in chosen.items() if setting is not None})
+    untuned = [job for job in jobs if chosen.get((job.method, job.problem), {}) is None]
+    return [job for job in jobs if job not in untuned], {job.path(out): UNTUNED for job in untuned}
+
+
+def _conclude(sweep: Sweep, out: Path, jobs: Sequence[Job]) -> tuple[Comparison, Path]:
+    """Tables and report of the runs as far as they got, paired by what the sweep calls them."""
+    results = [read_result(job.path(out)) for job in jobs if RunFolder(job.path(out)).holds_run()]
+    labels = {job.path(out): Labels(job.problem, job.method) for job in jobs}
+    options = sweep.table.model_dump()
+    if options["baseline"] not in {labels[result.path].method for result in results if result.summary}:
+        options["baseline"] = None  # each of its runs failed, as is told
+    comparison = compare_results(results, **options, labels=labels)
+    write_tables(comparison, out)
+    return comparison, write_report(results, out / "report.html", **options, labels=labels)

@@ -1,0 +1,95 @@
+"""Dotted keys, grids and labels: how a sweep writes values into experiments."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from counterpoise.core.method import MethodSpec, read_spec
+from counterpoise.errors import ConfigError
+
+Tables: TypeAlias = dict[str, Any]
+Grid: TypeAlias = dict[str, list[Any]]  # dotted key -> values
+
+
+def flat_grid(grid: Any, prefix: str = "") -> Any:
+    """A grid with dotted keys, whether they were written ``"local.lr" = [...]`` or ``local.lr = [...]``."""
+    if not isinstance(grid, Mapping):
+        return grid
+    flat: Grid = {}
+    for key, values in grid.items():
+        if isinstance(values, Mapping):
+            flat |= flat_grid(values, f"{prefix}{key}.")
+        elif isinstance(values, list) and values:
+            flat[f"{prefix}{key}"] = values
+        else:
+            raise ConfigError(f"{prefix}{key} = {values!r} is not legal; legal: a list of values")
+    return flat
+
+
+def put(tables: Tables, key: str, value: Any) -> Tables:
+    """The tables with a value at a dotted key; ``method.NAME.ARGUMENT`` reaches into the method."""
+    first, _, rest = key.partition(".")
+    if not rest:
+        return tables | {first: value}
+    if first == "method":
+        name, _, argument = rest.partition(".")
+        return tables | {"method": with_argument(tables["method"], name, argument, value)}
+    inner = tables.get(first, {})
+    return tables | {first: put(inner if isinstance(inner, dict) else {}, rest, value)}
+
+
+def merge(tables: Tables, changes: Mapping[str, Any]) -> Tables:
+    """The tables with others on top: keys of a table are replaced one by one."""
+    merged = dict(tables)
+    for key, value in changes.items():
+        known = merged.get(key)
+        merged[key] = known | value if isinstance(known, dict) and isinstance(value, dict) else value
+    return merged
+
+
+def with_argument(spec: MethodSpec, name: str, argument: str, value: Any) -> MethodSpec:
+    """A method with one argument of one of its pieces set."""
+    items = [
+        (piece, arguments | {argument: value} if piece == name else arguments)
+        for piece, arguments in read_spec(spec)
+    ]
+    return [{piece: arguments} if arguments else piece for piece, arguments in items]
+
+
+def pieces_of(spec: MethodSpec) -> list[str]:
+    return [name for name, _ in read_spec(spec)]
+
+
+def label_of(spec: MethodSpec) -> str:
+    """A method in words: names joined by +, with the arguments that were given."""
+    return "+".join(
+        f"{name}({_arguments(arguments)})" if arguments else name for name, arguments in read_spec(spec)
+    )
+
+
+def describe_setting(setting: Mapping[str, Any]) -> str:
+    """Values by key in words, such as ``lr=0.1 mu=0.01``; a name stands for itself."""
+    words = [(key.rpartition(".")[2], value) for key, value in setting.items()]
+    return " ".join(_word(value) if key == "name" else f"{key}={_word(value)}" for key, value in words)
+
+
+def as_name(text: str) -> str:
+    """The text as part of a file's name."""
+    return re.sub(r"[^A-Za-z0-9+_.=-]+", "-", text).strip("-.")[:80]
+
+
+def _arguments(arguments: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key}={_word(value)}" for key, value in arguments.items())
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, float):
+        return repr(value).removesuffix(".0")
+    if isinstance(value, Mapping):
+        return "+".join(
+            f"{key}({_arguments(inner)})" if isinstance(inner, Mapping) else f"{key}={_word(inner)}"
+            for key, inner in value.items()
+        )
+    return "+".join(map(_word, value)) if isinstance(value, list) else str(value)

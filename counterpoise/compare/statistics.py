@@ -1,0 +1,129 @@
+"""Tests of paired differences and of ranks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+ALPHA = 0.05
+DECIMALS = 12  # differences are rounded to these, so that noise of the last bit makes no rank
+Floats = NDArray[np.float64]
+
+
+class SignedRank(NamedTuple):
+    """Wilcoxon's signed-rank test and the effect on its scale."""
+
+    statistic: float  # T, the smaller of the two rank sums
+    p: float  # two-sided
+    rank_biserial: float  # (R+ - R-) / (R+ + R-), from -1 to 1
+    informative: int  # pairs that differ
+
+
+class Friedman(NamedTuple):
+    """Friedman's test, with Iman and Davenport's F where the blocks do not all agree."""
+
+    statistic: float
+    p: float
+    f: float | None
+    f_p: float | None
+
+
+def signed_rank(differences: Sequence[float]) -> SignedRank:
+    """Equal differences share their mean rank; ranks of zeros are split evenly between both sums (Demsar 2006).
+
+    The p-value is exact whatever ties and zeros there are; scipy's is so only without them or up to 13 pairs.
+    """
+    from scipy.stats import rankdata
+
+    rounded = np.round(np.asarray(differences, float), DECIMALS)
+    ranks = rankdata(np.abs(rounded))
+    above, below = float(ranks[rounded > 0].sum()), float(ranks[rounded < 0].sum())
+    smaller = min(above, below)
+    p = min(1.0, 2 * _chance_of_at_most(smaller, ranks[rounded != 0]))
+    zeros = float(ranks[rounded == 0].sum())
+    return SignedRank(
+        smaller + zeros / 2, p, (above - below) / float(ranks.sum()), int(np.count_nonzero(rounded))
+    )
+
+
+def _chance_of_at_most(rank_sum: float, ranks: Floats) -> float:
+    """Chance that the ranks which get a plus sum up to no more, when each sign is a fair coin."""
+    chances = np.ones(1)  # of each sum of doubled ranks, which are whole numbers
+    for doubled in np.rint(2 * ranks).astype(int):
+        chances = (np.pad(chances, (0, doubled)) + np.pad(chances, (doubled, 0))) / 2
+    return float(chances[: round(2 * rank_sum) + 1].sum())
+
+
+def fewest_pairs(tests: int = 1) -> int:
+    """Pairs n from which Holm over this many tests can find anything: the least p of n pairs is 2^(1 - n)."""
+    return 1 + math.ceil(math.log2(tests / ALPHA))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Adjusted p-values: the i-th smallest of m times m - i + 1, never below the one before, at most 1."""
+    adjusted, floor = [0.0] * len(p_values), 0.0
+    for rank, place in enumerate(np.argsort(p_values, kind="stable")):
+        floor = max(floor, min(1.0, (len(p_values) - rank) * p_values[place]))
+        adjusted[place] = floor
+    return adjusted
+
+
+def mean_interval(differences: Sequence[float]) -> tuple[float, float] | None:
+    """Student's 95 % interval of the mean; None below two values."""
+    from scipy.stats import t
+
+    count = len(differences)
+    if count < 2:
+        return None
+    mean = float(np.mean(differences))
+    half = float(t.ppf(1 - ALPHA / 2, count - 1) * np.std(differences, ddof=1) / math.sqrt(count))
+    return mean - half, mean + half
+
+
+def cohen_dz(differences: Sequence[float]) -> float | None:
+    """Mean over sample deviation of the differences; None where they do not vary."""
+    rounded = np.round(np.asarray(differences, float), DECIMALS)
+    if len(rounded) < 2 or np.ptp(rounded) == 0:
+        return None
+    return float(rounded.mean() / rounded.std(ddof=1))
+
+
+def rank_blocks(scores: Floats) -> Floats:
+    """Ranks [blocks, methods] within each block, 1 for the highest score; equal scores share their mean rank."""
+    from scipy.stats import rankdata
+
+    return np.asarray(rankdata(-np.round(scores, DECIMALS), axis=1), float)
+
+
+def friedman(scores: Floats) -> Friedman:
+    """Do methods (columns, three at least) differ over blocks (rows)? Corrected for ties, as scipy does."""
+    from scipy.stats import friedmanchisquare
+
+    ranks = rank_blocks(scores)
+    if np.ptp(ranks) == 0:
+        return Friedman(0.0, 1.0, 0.0, 1.0)
+    statistic, p = map(float, friedmanchisquare(*ranks.T))
+    return Friedman(statistic, p, *iman_davenport(statistic, *scores.shape))
+
+
+def iman_davenport(statistic: float, blocks: int, methods: int) -> tuple[float | None, float | None]:
+    """``F = (N - 1) chi2 / (N (k - 1) - chi2)`` and its p-value; None where all blocks agree and F has no bound."""
+    from scipy.stats import f
+
+    rest = blocks * (methods - 1) - statistic
+    if rest < 1e-9:
+        return None, None
+    ratio = (blocks - 1) * statistic / rest
+    return ratio, float(f.sf(ratio, methods - 1, (methods - 1) * (blocks - 1)))
+
+
+def nemenyi_difference(methods: int, blocks: int) -> float:
+    """Average ranks this far apart differ at 5 %: ``q sqrt(k (k + 1) / (6 N))``, q the studentized range over sqrt 2."""
+    from scipy.stats import studentized_range
+
+    q = float(studentized_range.ppf(1 - ALPHA, methods, np.inf)) / math.sqrt(2)
+    return q * math.sqrt(methods * (methods + 1) / (6 * blocks))

@@ -1,0 +1,236 @@
+"""Every method tuned alike: a grid of settings, one budget, and scores from the validation split alone."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from counterpoise.compare.jobs import Job, Problem, Setting, make_job, name_apart, problems_of
+from counterpoise.compare.specs import Grid, describe_setting, pieces_of
+from counterpoise.compare.sweep import MethodEntry, Sweep, Tune
+from counterpoise.core.rng import numpy_generator
+from counterpoise.data.federation import Federation
+from counterpoise.errors import ConfigError, legal_words
+from counterpoise.experiment.atomic import write_atomically
+from counterpoise.experiment.folder import RunFolder
+
+
+class Trial(NamedTuple):
+    """A setting of a method on a problem, with the runs that score it."""
+
+    setting: Setting
+    jobs: Sequence[Job]
+
+
+class Search(NamedTuple):
+    """The settings tried for a method on a problem, of so many that its grid has."""
+
+    method: str
+    problem: str
+    grid: int
+    trials: Sequence[Trial]
+
+
+class Tuned(NamedTuple):
+    """What a search found; no setting where every run failed."""
+
+    search: Search
+    scores: Sequence[Sequence[float | None]]  # of each trial, by seed
+    chosen: Setting | None
+
+
+def searches_of(sweep: Sweep) -> list[Search]:
+    """What tuning tries; none where the sweep does not tune."""
+    if sweep.tune is None:
+        return []
+    check_grids(sweep)
+    tune = sweep.tune
+    planned = [_plan(entry, problem, tune) for problem in problems_of(sweep) for entry in sweep.methods]
+    names = iter(name_apart(job for search in planned for trial in search.trials for job in trial.jobs))
+    return [
+        search._replace(
+            trials=[trial._replace(jobs=[next(names) for _ in trial.jobs]) for trial in search.trials]
+        )
+        for search in planned
+    ]
+
+
+def jobs_of(searches: Iterable[Search]) -> list[Job]:
+    """The runs that decide; a method with a single setting has nothing to decide."""
+    return [
+        job for search in searches if len(search.trials) > 1 for trial in search.trials for job in trial.jobs
+    ]
+
+
+def choose_settings(sweep: Sweep, searches: Iterable[Search], out: Path) -> list[Tuned]:
+    """What each search found, noted in tuning.json; nothing where the sweep does not tune."""
+    if sweep.tune is None:
+        return []
+    tuned = [choose(search, out, sweep.tune.score) for search in searches]
+    write_atomically(out / "tuning.json", (json.dumps(record(tuned, sweep.tune), indent=2) + "\n").encode())
+    return tuned
+
+
+def choose(search: Search, out: Path, score: str) -> Tuned:
+    """The setting with the best mean over seeds; the first of equals."""
+    if len(search.trials) == 1:
+        return Tuned(search, [[]], search.trials[0].setting)
+    scores = [[_score(RunFolder(job.path(out)), score) for job in trial.jobs] for trial in search.trials]
+    means = [_mean(values) for values in scores]
+    best = max(means)
+    chosen = None if best == -math.inf else search.trials[means.index(best)].setting
+    return Tuned(search, scores, chosen)
+
+
+def blindfold(federation: Federation) -> Federation:
+    """The federation with what is held out for validation in place of the test set, which a tuning run never sees."""
+    held = federation.validation
+    if held is None or not len(held.y):
+        rows = [*federation.held_out, torch.zeros(0, dtype=torch.int64)]
+        held = federation.train.take(torch.cat(rows))
+    if not len(held.y):
+        raise ConfigError(
+            "tuning needs a validation split and none has a sample; legal with more data, or with a larger data.validation or partition.validation"
+        )
+    return replace(federation, test=held, validation=None)
+
+
+def grid_of(entry: MethodEntry, tune: Tune) -> Grid:
+    """The values tuned for a method: common ones that apply to it, and its own on top."""
+    pieces = pieces_of(entry.method)
+    common = {key: values for key, values in tune.grid.items() if _piece(key) in (None, *pieces)}
+    return common | entry.grid
+
+
+def draw_settings(grid: Grid, budget: int, label: str) -> list[dict[str, Any]]:
+    """Every combination of a grid, or as many as the budget allows, drawn by the method's label alone."""
+    total = math.prod(map(len, grid.values()))
+    numbers = list(range(min(total, budget)))
+    if total > budget:
+        numbers = sorted(numpy_generator(0, "tune", label).choice(total, budget, replace=False).tolist())
+    return [_combination(grid, number) for number in numbers]
+
+
+def check_grids(sweep: Sweep) -> None:
+    """A grid may change how a method learns and nothing of the problem."""
+    assert sweep.tune is not None
+    known = {piece for entry in sweep.methods for piece in pieces_of(entry.method)}
+    for key in sweep.tune.grid:
+        _check_key(f"tune.grid: {key}", key, known)
+    for entry in sweep.methods:
+        for key in entry.grid:
+            _check_key(f"grid of {entry.name}: {key}", key, {*pieces_of(entry.method)})
+
+
+def record(tuned: Sequence[Tuned], tune: Tune) -> dict[str, Any]:
+    """The content of tuning.json."""
+    return {
+        "score": tune.score,
+        "split": "validation",
+        "budget": tune.budget,
+        "seeds": tune.seeds,
+        "searches": [_record_search(one) for one in tuned],
+    }
+
+
+def budget_lines(tuned: Sequence[Tuned], tune: Tune) -> list[str]:
+    """One line a search: how many settings were tried of how many, and which was chosen."""
+    seeds = f"{len(tune.seeds)} seed{'s' * (len(tune.seeds) > 1)}"
+    head = f"tuned by {tune.score} on the validation split, at most {tune.budget} settings a method, {seeds} each:"
+    return [head, *(f"  {_words(one)}" for one in tuned)]
+
+
+def _plan(entry: MethodEntry, problem: Problem, tune: Tune) -> Search:
+    grid = grid_of(entry, tune)
+    settings = draw_settings(grid, tune.budget, entry.name)
+    trials = [
+        Trial(setting, [_trial_job(entry, problem, tune, setting, seed) for seed in tune.seeds])
+        for setting in settings
+    ]
+    return Search(entry.name, problem.name, math.prod(map(len, grid.values())), trials)
+
+
+def _trial_job(entry: MethodEntry, problem: Problem, tune: Tune, setting: Setting, seed: int) -> Job:
+    job = make_job(entry, problem, seed, setting, tune.rounds)
+    experiment = job.experiment
+    if experiment.data.name != "pack" and not (experiment.data.validation or experiment.partition.validation):
+        raise ConfigError(
+            "tune needs a validation split, since the test set is not for tuning; legal: data.validation or partition.validation above 0 in [base]"
+        )
+    return job._replace(
+        name=f"{entry.name} {problem.name} {describe_setting(setting)} seed{seed}", tuning=True
+    )
+
+
+def _combination(grid: Grid, number: int) -> dict[str, Any]:
+    setting = {}
+    for key, values in grid.items():
+        number, place = divmod(number, len(values))
+        setting[key] = values[place]
+    return setting
+
+
+def _check_key(source: str, key: str, pieces: Collection[str]) -> None:
+    if key.startswith("local.") and key.count(".") == 1:
+        return
+    if not key.startswith("method.") or key.count(".") != 2:
+        raise ConfigError(
+            f"{source} is not legal; legal: local.KEY, or method.NAME.ARGUMENT such as method.fedprox.mu"
+        )
+    if (piece := str(_piece(key))) not in pieces:
+        raise ConfigError(f"{source}: no method of this name to tune; {legal_words(piece, pieces)}")
+
+
+def _piece(key: str) -> str | None:
+    """The piece of a method that a key is about, if it is about one."""
+    first, *rest = key.split(".")
+    return rest[0] if first == "method" and rest else None
+
+
+def _score(folder: RunFolder, score: str) -> float | None:
+    if not folder.summary.exists():
+        return None
+    found: Mapping[str, Any] = json.loads(folder.summary.read_bytes())
+    return found[score]  # type: ignore[no-any-return]
+
+
+def _mean(values: Sequence[float | None]) -> float:
+    """The mean over seeds; a setting that failed with one of them is not chosen."""
+    known = [value for value in values if value is not None]
+    return statistics.fmean(known) if len(known) == len(values) else -math.inf
+
+
+def _record_search(one: Tuned) -> dict[str, Any]:
+    trials = [
+        {
+            "setting": dict(trial.setting),
+            "scores": list(scores),
+            "runs": [job.name for job in trial.jobs] if scores else [],
+        }
+        for trial, scores in zip(one.search.trials, one.scores, strict=True)
+    ]
+    chosen = None if one.chosen is None else dict(one.chosen)
+    return {
+        "method": one.search.method,
+        "problem": one.search.problem,
+        "grid": one.search.grid,
+        "tried": len(trials),
+        "chosen": chosen,
+        "trials": trials,
+    }
+
+
+def _words(one: Tuned) -> str:
+    search = one.search
+    where = f"{search.method} on {search.problem}" if search.problem else search.method
+    if one.chosen is None:
+        return f"{where}: none of {len(search.trials)} settings could be scored"
+    tried = f"{len(search.trials)} of {search.grid} settings"
+    return f"{where}: {tried}, chosen {describe_setting(one.chosen) or 'as given'}"

@@ -1,0 +1,220 @@
+"""One run in its folder: what is written after each round, and how it is found again."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from safetensors.torch import save
+
+from counterpoise.core.codec import digest
+from counterpoise.core.tree import tmap
+from counterpoise.data.federation import Federation
+from counterpoise.data.skew import describe
+from counterpoise.errors import DataError, RunError
+from counterpoise.experiment.atomic import clear_temporaries, write_atomically
+from counterpoise.experiment.checkpoint import CheckpointStore
+from counterpoise.experiment.config import Experiment
+from counterpoise.experiment.facts import check_facts, facts_of
+from counterpoise.experiment.folder import RunFolder, read_rows
+from counterpoise.experiment.record import machine, summarise_rows, versions
+from counterpoise.experiment.settle import settle
+from counterpoise.experiment.toml import write_toml
+from counterpoise.report.curves import draw_curves
+from counterpoise.report.heatmap import draw_heatmap
+from counterpoise.rounds import Outcome, ServerState
+from counterpoise.simulation import Simulation
+
+
+class Run(NamedTuple):
+    """A simulation at work in a folder."""
+
+    experiment: Experiment
+    simulation: Simulation
+    folder: RunFolder
+    store: CheckpointStore
+    facts: dict[str, Any]
+
+
+def open_run(
+    experiment: Experiment, simulation: Simulation, federation: Federation, folder: RunFolder
+) -> Run:
+    facts = facts_of(experiment, federation, simulation.work.model.params())
+    store = CheckpointStore(folder.checkpoints, experiment.checkpoint.keep)
+    return Run(experiment, simulation, folder, store, facts)
+
+
+def new_run(experiment: Experiment, simulation: Simulation, federation: Federation, folder: RunFolder) -> Run:
+    """A run at its start, its resolved config written; the folder must be locked."""
+    folder.check_free()  # another process may have been quicker
+    clear_temporaries(folder.path)
+    experiment = settle(experiment, simulation)
+    run = open_run(experiment, simulation, federation, folder)
+    write_atomically(folder.config, write_toml(experiment.tables()).encode())
+    describe_run(run, federation)
+    return run
+
+
+def found_run(
+    experiment: Experiment, simulation: Simulation, federation: Federation, folder: RunFolder
+) -> Run:
+    """A run that began before; the folder must be locked."""
+    clear_temporaries(folder.path)
+    run = open_run(experiment, simulation, federation, folder)
+    describe_run(run, federation)
+    return run
+
+
+def record_round(run: Run, state: ServerState, row: Mapping[str, Any], spent: float, seconds: float) -> None:
+    """The row and the time of a round, and, when due, a checkpoint."""
+    folder, experiment = run.folder, run.experiment
+    folder.append(folder.metrics, row)
+    folder.append(folder.timing, {"round": row["round"], "seconds": spent})
+    if state.round % experiment.checkpoint.every == 0 or state.round == experiment.rounds:
+        _save(run, state, seconds)
+
+
+def is_scored(run: Run, state: ServerState) -> bool:
+    """Whether the model is scored after this round."""
+    return state.round == run.experiment.rounds or state.round % run.experiment.evaluate.every == 0
+
+
+class Patience:
+    """Ends a run after too many rounds in a row in which no reply could be used."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._skipped = most, 0
+
+    def see(self, outcome: Outcome) -> None:
+        self._skipped = self._skipped + 1 if outcome.skipped else 0
+        if self._skipped == self._most:
+            raise RunError(_why_skipped(self._skipped, outcome))
+
+
+def _why_skipped(skipped: int, outcome: Outcome) -> str:
+    reasons = sorted({rejection.reason for rejection in outcome.rejected})
+    why = f", and no reply could be used ({reasons[0]})" if reasons else ""
+    return f"{skipped} rounds in a row were skipped: of {outcome.asked} clients asked {outcome.replied} replied{why}"
+
+
+@contextmanager
+def resumable(folder: RunFolder) -> Iterator[None]:
+    """A failing disk or a lost worker ends in one line that says how to go on."""
+    try:
+        yield
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        raise RunError(f"{place}{error.strerror or error}; {folder.way_on()}") from None
+    except RunError as error:
+        raise RunError(f"{error}; {folder.way_on()}") from None
+
+
+def _save(run: Run, state: ServerState, seconds: float) -> None:
+    server = {"params": state.params, "buffers": state.buffers, "slots": state.slots}
+    facts = {**run.facts, "logs": run.folder.log_sizes(), "seconds": seconds}
+    run.store.save(state.round, server, run.simulation.engine.memory, facts)
+
+
+def restore(run: Run) -> tuple[ServerState, float]:
+    """The state of the newest whole checkpoint that the logs reach; without one the run starts again."""
+    device = run.simulation.work.federation.train.x.device
+    while (found := run.store.load()) is not None:
+        check_facts(run.folder.path, found.facts, run.facts)
+        try:
+            run.folder.cut_logs(found.facts["logs"])
+        except DataError as error:
+            run.store.damaged.append(str(error))
+            run.store.drop(found.round)
+            continue
+        _tell_damage(run, f"going on from round {found.round}")
+        place = partial(tmap, lambda leaf: leaf.to(device))
+        server = place(found.server)
+        memory = run.simulation.engine.memory
+        memory.clear()
+        for client, kept in found.memory.items():
+            memory[client] = place(kept)
+        state = ServerState(server["params"], server.get("buffers", {}), server.get("slots", {}), found.round)
+        return state, float(found.facts["seconds"])
+    _tell_damage(run, "starting again")
+    run.folder.cut_logs({run.folder.metrics.name: 0, run.folder.timing.name: 0})
+    return run.simulation.open(), 0.0
+
+
+def _tell_damage(run: Run, consequence: str) -> None:
+    for words in run.store.damaged:
+        logging.getLogger("counterpoise").warning("%s; %s", words, consequence)
+
+
+def finish(run: Run, state: ServerState, seconds: float) -> dict[str, Any]:
+    folder, simulation = run.folder, run.simulation
+    rows = read_rows(folder.metrics)
+    model = {"params": state.params, "buffers": state.buffers}
+    summary = {
+        "method": simulation.method.name,
+        "seed": run.experiment.seed,
+        "rounds": run.experiment.rounds,
+        **summarise_rows(rows),
+        "seconds": seconds,
+        "engine": simulation.settings.name,
+        "device": simulation.settings.device,
+        "params_sha256": digest(model),
+        "state_sha256": _state_digest(state, simulation.engine.memory, folder.metrics),
+    }
+    write_atomically(
+        folder.model,
+        save({name: t.detach().cpu().contiguous() for name, t in (state.params | state.buffers).items()}),
+    )
+    draw_curves(rows, folder.curves_picture, f"{simulation.method.name} on {simulation.work.federation.name}")
+    folder.write_json(folder.summary, summary)
+    return summary
+
+
+def _state_digest(state: ServerState, memory: Mapping[int, Any], metrics: Path) -> str:
+    """SHA-256 of all that the run has come to: model, server, clients and rows."""
+    whole = {"params": state.params, "buffers": state.buffers, "slots": state.slots}
+    total = hashlib.sha256(digest(whole).encode())
+    for client in sorted(memory):
+        total.update(f"{client} {digest(memory[client])}".encode())
+    total.update(metrics.read_bytes())
+    return total.hexdigest()
+
+
+def describe_run(run: Run, federation: Federation) -> None:
+    """The record and the picture of the partition, where they are not there yet."""
+    folder, settings, counts = run.folder, run.simulation.settings, federation.counts()
+    if folder.record.exists():
+        return
+    draw_heatmap(
+        counts.numpy(),
+        federation.classes,
+        folder.partition_picture,
+        f"{federation.name}: samples of each client and class",
+    )
+    record = {
+        "versions": versions(),
+        "machine": machine(),
+        "engine": asdict(settings),
+        "parameters": sum(p.numel() for p in run.simulation.work.model.params().values()),
+        "data": {
+            "name": federation.name,
+            "classes": list(federation.classes),
+            "class_counts": counts.sum(0).tolist(),
+            "notes": list(federation.notes),
+            "files": dict(federation.files),
+        },
+        "data_sha256": run.facts["data_sha256"],
+        "charts": [
+            {"part": part.name, **{key: value for key, value in chart._asdict().items() if key != "read"}}
+            for part in run.simulation.method.parts
+            for chart in part.charts
+        ],
+        "clients": counts.tolist(),
+        "skew": describe(counts.numpy()).summary(),
+    }
+    folder.write_json(folder.record, record)

@@ -1,0 +1,38 @@
+"""FedCGNM and FedCGN: "Class-grouped-normalized-momentum and faster hyperparameter exploration to tackle class imbalance
+in federated learning" (paper 000), Algorithm 1, with the open points settled as in spec 2.1.
+"""
+
+from __future__ import annotations
+
+from counterpoise.core.method import Method, Weighting, method
+from counterpoise.core.registry import Count, ProperFraction
+from counterpoise.parts.group_momentum import PAPER, GroupBatches, group_momentum
+from counterpoise.parts.grouping import Grouping
+
+
+@method("fedcgnm", paper=PAPER)
+def fedcgnm(
+    groups: Count = 2,
+    beta: ProperFraction = 0.5,
+    grouping: Grouping = "variance",
+    minority: Count | None = None,
+    group_batches: GroupBatches = "shared",
+    weighting: Weighting = "samples",
+) -> Method:
+    """``y <- y - lr sum_h m_h / ||m_h||``, a momentum m_h for each of a few groups of classes; use it with `resample`.
+
+    Weight decay from ``[local]`` adds to the direction, coupled or not: it is never inside a group's norm.
+    """
+    return Method((group_momentum(groups, beta, grouping, minority, group_batches),), weighting)
+
+
+@method("fedcgn", paper=PAPER)
+def fedcgn(
+    groups: Count = 2,
+    grouping: Grouping = "variance",
+    minority: Count | None = None,
+    group_batches: GroupBatches = "shared",
+    weighting: Weighting = "samples",
+) -> Method:
+    """``y <- y - lr sum_h g_h / ||g_h||``: FedCGNM without momentum."""
+    return Method((group_momentum(groups, 0.0, grouping, minority, group_batches),), weighting)

@@ -1,0 +1,76 @@
+"""Gradients of groups of classes, each brought to length one: paper 000 (FedCGNM), equation 1 and Algorithm 1."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, TypeAlias, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from counterpoise.core.method import part
+from counterpoise.core.part import ClientData, Gradient, Part, Stats, Step
+from counterpoise.core.registry import Count, ProperFraction
+from counterpoise.core.tree import Params, Tree, leaves, tmap
+from counterpoise.parts.grouping import Grouping, group_members
+
+PAPER = "FedCGNM (paper 000), Algorithm 1"
+SHORTEST = 1e-12  # a momentum shorter than this is not stretched to length one: 0 / 0 is 0
+
+GroupBatches: TypeAlias = Literal["shared", "separate"]
+
+
+@part("group_momentum", paper=PAPER)
+def group_momentum(
+    groups: Count = 2,
+    beta: ProperFraction = 0.5,
+    grouping: Grouping = "variance",
+    minority: Count | None = None,
+    group_batches: GroupBatches = "shared",
+) -> Part:
+    """``g <- sum_h m_h / ||m_h||``, ``m_h <- beta m_h + (1 - beta) g_h`` from 0 in each round, over groups of classes.
+
+    g_h is the gradient of ``(1 / B) sum of the losses of the batch's samples in G_h``; the norm is over all parameters.
+    A group without a sample in the batch has ``g_h = 0`` and goes on along its momentum. The groups are those of least
+    variance of the resampled class proportions, even parts ("half"), one a class ("classes"), or the `minority` rarest
+    classes against the rest. With separate batches every batch holds equally many samples of each group.
+    """
+
+    def members_of(counts: Tensor, owned: Tensor) -> Tensor:
+        return group_members(counts, owned, groups, grouping, minority)
+
+    def prepare(
+        data: ClientData, shared: Tree, memory: Tree, knobs: Mapping[str, float], stream: torch.Generator
+    ) -> tuple[ClientData, Tree]:
+        counts = torch.bincount(data.labels)
+        # However often resampling repeats a sample, the client owns it once.
+        first = np.unique(data.rows.numpy(), return_index=True)[1]
+        members = members_of(counts, torch.bincount(data.labels[first], minlength=len(counts)))
+        return data._replace(strata=members.int().argmax(0)[data.labels]), memory
+
+    def start(params: Params, shared: Tree, memory: Tree, stats: Stats) -> Tree:
+        members = members_of(stats.counts, stats.owned).to(stats.lr)
+        momentum = tmap(lambda p: p.new_zeros(len(members), *p.shape), params)
+        return {"members": members} | ({"momentum": momentum} if beta else {})
+
+    def gradient(slot: Tree, step: Step) -> tuple[Gradient, Tree]:
+        found = step.group_gradients(slot["members"])
+        if not beta:
+            return found._replace(grads=sum_of_units(found.grads)), slot
+        momentum = tmap(lambda m, g: torch.lerp(g, m, beta), slot["momentum"], found.grads)
+        return found._replace(grads=sum_of_units(momentum)), slot | {"momentum": momentum}
+
+    return Part(
+        "group_momentum",
+        prepare=prepare if group_batches == "separate" else None,
+        start=start,
+        gradient=gradient,
+    )
+
+
+def sum_of_units(vectors: Params) -> Params:
+    """``sum_h v_h / ||v_h||`` of vectors [H, ...], each norm over all tensors together."""
+    squares = [leaf.flatten(1).square().sum(1) for leaf in leaves(vectors)]
+    scales = 1 / cast(Tensor, sum(squares)).sqrt().clamp(min=SHORTEST)  # [H]
+    return tmap(lambda v: torch.tensordot(scales, v, 1), vectors)

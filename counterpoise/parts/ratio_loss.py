@@ -1,0 +1,91 @@
+"""Ratio Loss: Wang et al. 2021, arXiv:2008.06217, as read from the authors' code (spec 3.3)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+
+from counterpoise.core.method import part
+from counterpoise.core.part import Batch, Census, Chart, Exchange, Outputs, Part, Stats
+from counterpoise.core.registry import NonNegative
+from counterpoise.core.tree import Params, Tree, add
+from counterpoise.errors import ConfigError
+from counterpoise.parts.class_weights import weight_by_class
+from counterpoise.parts.counts import survey_counts
+from counterpoise.replies import average_buffers
+
+LARGEST = 5000.0  # ratio that is still believed
+CLEAR = 0.8  # a weight speaks for a class whose update all others stay below this much of
+WEIGHTS = Chart("weights", "bars", "Weight of each class", lambda slot: slot["weights"], "classes")
+
+
+@part("ratio_loss", paper="Wang et al. 2021, arXiv:2008.06217", off={"beta": 0.0, "alpha": 1.0})
+def ratio_loss(
+    alpha: NonNegative = 1.0, beta: NonNegative = 0.1, source: Literal["counts", "auxiliary"] = "counts"
+) -> Part:
+    """``(alpha + beta R_y) * loss``, R_c how much a class moves its own output weights against the other classes.
+
+    auxiliary: the authors' method, from the server's own samples (``data.validation``) after each round; R = 1 in round 0.
+    counts: a stand-in without such samples, ``R_c = n_max / n_c`` of all clients' counts; absent classes have R = 1.
+    """
+
+    def init(params: Params, census: Census, surveys: Tree) -> Tree:
+        ratios = torch.ones(census.classes, dtype=torch.float64)
+        if source == "counts":
+            counts = surveys["counts"].sum(0).double().cpu()
+            ratios = torch.where(counts > 0, counts.max() / counts.clamp(min=1), ratios)
+        return {"weights": alpha + beta * ratios}
+
+    def send(slot: Tree, round: int) -> Tree:
+        return slot
+
+    def start(params: Params, shared: Tree, memory: Tree, stats: Stats) -> Tree:
+        return {"weights": shared["weights"].to(stats.lr)}
+
+    def update(delta: Params, slot: Tree, exchange: Exchange) -> tuple[Params, Tree]:
+        if exchange.measure is None:
+            raise ConfigError(
+                "ratio_loss: source = 'auxiliary' needs samples of the server; legal with data.validation above 0"
+            )
+        buffers = average_buffers(exchange.weights, exchange.replies.buffers)
+        sums = exchange.measure(add(exchange.params, delta), buffers, head_gradients)
+        means = sums["gradients"] / sums["samples"].clamp(min=1).view(-1, 1, 1)
+        return delta, {"weights": (alpha + beta * update_ratios(means.double().cpu()))}
+
+    return Part(
+        "ratio_loss",
+        survey=survey_counts if source == "counts" else None,
+        init=init,
+        send=send,
+        start=start,
+        weight=weight_by_class,
+        update=update if source == "auxiliary" else None,
+        charts=(WEIGHTS,),
+    )
+
+
+def head_gradients(outputs: Outputs, batch: Batch) -> Tree:
+    """[C, C, F] gradient of the output weights, summed over the samples of each class; known from one forward pass."""
+    if not outputs.features.shape[-1]:
+        raise ConfigError(
+            "ratio_loss: this model does not say what enters its last layer; legal: one that does"
+        )
+    own = F.one_hot(batch.y, outputs.logits.shape[-1]).to(outputs.logits)  # [B, C]
+    slopes = torch.softmax(outputs.logits, -1) - own
+    return {
+        "gradients": torch.einsum("bq,bp,bf->qpf", own, slopes, outputs.features),
+        "samples": own.sum(0),
+    }
+
+
+def update_ratios(gradients: Tensor) -> Tensor:
+    """[C] of gradients [C, C, F] of each class: own against the mean of the others', at weights that speak for the class."""
+    classes = len(gradients)
+    mine = gradients.diagonal().mT  # [C, F]: of class p, at the weights of output p
+    others = gradients.transpose(0, 1)[~torch.eye(classes, dtype=torch.bool)].view(classes, classes - 1, -1)
+    clear = others.abs().amax(1) < CLEAR * mine.abs()
+    own, rest = (mine * clear).sum(1).abs(), (others.mean(1) * clear).sum(1).abs()
+    return torch.where(own > 0, own / rest.clamp(min=1e-300), 1.0).clamp(max=LARGEST)

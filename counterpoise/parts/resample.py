@@ -1,0 +1,118 @@
+"""Rare classes repeated: the resampling of paper 000 (FedCGNM), section 3.3, read as spec 2.1.1 to 2.1.4.
+
+The paper prints ``(n_max / n_c)^r`` as a class's number of samples; only as a factor on n_c does it do what the text says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated
+
+import torch
+from torch import Tensor
+
+from counterpoise.core.method import part
+from counterpoise.core.part import Census, Chart, ClientData, Exchange, Part, Stats, Task
+from counterpoise.core.registry import Fraction, Interval
+from counterpoise.core.tree import Params, Tree
+from counterpoise.errors import ConfigError
+from counterpoise.parts.counts import Counts, survey_counts
+
+PAPER = "FedCGNM (paper 000), section 3.3"
+GROWTH = Chart(
+    "growth",
+    "bars",
+    "How many times as long an epoch is as without resampling",
+    lambda slot: slot["growth"],
+    "clients",
+)
+
+
+@part("resample", paper=PAPER, off={"rate": 0.0})
+def resample(
+    rate: Fraction | list[Fraction] = 0.6,
+    counts: Counts = "local",
+    cap: Annotated[float, Interval(1)] = 1000.0,
+) -> Part:
+    """Class c gets ``round(n_c min(cap, (n_max / n_c)^rate))`` samples: all of them so many times, some once more.
+
+    Rate 0 changes nothing, rate 1 makes all present classes equal; a list has one rate for each client. With global counts
+    the factor is that of all clients' counts. An epoch is a pass over the longer list. A task's own `rate` comes first.
+    """
+
+    def init(params: Params, census: Census, surveys: Tree) -> Tree:
+        if isinstance(rate, list) and len(rate) != census.clients:
+            raise ConfigError(
+                f"resample: rate lists {len(rate)} rates for {census.clients} clients; legal: one for each, or one number"
+            )
+        known = {"counts": surveys["counts"].sum(0)} if counts == "global" else {}
+        return known | {"growth": torch.ones(census.clients)}
+
+    def send(slot: Tree, round: int) -> Tree:
+        return {"counts": slot["counts"]} if counts == "global" else {}
+
+    def propose(slot: Tree, round: int, cohort: Sequence[int]) -> Sequence[Task]:
+        assert isinstance(rate, list)
+        return [Task(client, {"rate": rate[client]}) for client in cohort]
+
+    def prepare(
+        data: ClientData, shared: Tree, memory: Tree, knobs: Mapping[str, float], stream: torch.Generator
+    ) -> tuple[ClientData, Tree]:
+        chosen = knobs["rate"] if isinstance(rate, list) else knobs.get("rate", rate)
+        if data.strata is not None:
+            raise ConfigError("resample changes the groups that batches are drawn from; list it first")
+        own = torch.bincount(data.labels, minlength=len(shared.get("counts", [0])))
+        wanted = wanted_counts(own, shared.get("counts", own), chosen, cap)
+        return repeat(data, own, wanted, stream), memory
+
+    def finish(delta: Params, slot: Tree, memory: Tree, stats: Stats) -> tuple[Tree, Tree]:
+        grown = stats.counts.sum().to(stats.lr) / stats.owned.sum().clamp(min=1)
+        return {"growth": grown}, memory
+
+    def update(delta: Params, slot: Tree, exchange: Exchange) -> tuple[Params, Tree]:
+        replies = exchange.replies
+        latest = replies.upload["resample"]["growth"].to(slot["growth"])
+        # A search may have asked a client twice.
+        growth = slot["growth"].scatter_reduce(0, replies.client.cpu(), latest, "amax", include_self=False)
+        return delta, slot | {"growth": growth}
+
+    return Part(
+        "resample",
+        survey=survey_counts if counts == "global" else None,
+        init=init,
+        send=send if counts == "global" else None,
+        propose=propose if isinstance(rate, list) else None,
+        prepare=prepare,
+        finish=finish,
+        update=update,
+        charts=(GROWTH,),
+    )
+
+
+def wanted_counts(own: Tensor, known: Tensor, rate: float, cap: float) -> Tensor:
+    """[C] samples of each class after resampling, halves rounded up; the factor goes by the known counts."""
+    factor = (known.max() / known.double().clamp(min=1)).pow(rate).clamp(max=cap)
+    return (own * factor + 0.5).floor().long()
+
+
+def repeat(data: ClientData, own: Tensor, wanted: Tensor, stream: torch.Generator) -> ClientData:
+    """Every sample as often as its class calls for, in the old order; who comes once more is drawn."""
+    labels = data.labels
+    times, more = wanted // own.clamp(min=1), wanted % own.clamp(min=1)
+    repeats = times[labels] + (places_in_class(labels, own, stream) < more[labels])
+    positions = torch.repeat_interleave(repeats)
+    chances = data.chances
+    if chances is not None:
+        # Whoever set chances set how often each class comes: resampling then only lengthens the epoch.
+        chances = (chances * (own / wanted.clamp(min=1))[labels])[positions]
+    return ClientData(data.rows[positions], labels[positions], chances)
+
+
+def places_in_class(labels: Tensor, own: Tensor, stream: torch.Generator) -> Tensor:
+    """[n] place of each sample in a drawn order of its class."""
+    order = torch.randperm(len(labels), generator=stream)
+    by_class = order[labels[order].argsort(stable=True)]
+    first = torch.cat([own.new_zeros(1), own.cumsum(0)[:-1]])
+    place = torch.empty_like(labels)
+    place[by_class] = torch.arange(len(labels)) - first[labels[by_class]]
+    return place

@@ -1,0 +1,93 @@
+"""Classes as numbers: how often each occurs, how well it is recognised, and which client holds how many of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from counterpoise.compare.results import RunResult
+from counterpoise.metrics import Shots, shots_by_rule, shots_paper
+from counterpoise.report.html.study import Study, mean_and_deviation, thin
+
+MOST_CLIENTS, MOST_CLASSES, MOST_SEEDS = 60, 100, 3  # of one picture of clients by classes
+GROUPS = ("head", "medium", "tail")
+
+
+def class_data(study: Study) -> list[dict[str, Any]]:
+    """For each problem: classes from the most to the least frequent, and each method's recall of them."""
+    return [_classes(study, problem) for problem in study.problems]
+
+
+def _classes(study: Study, problem: str) -> dict[str, Any]:
+    run = study.runs_on(problem)[0]
+    data = run.record["data"]
+    counts = data["class_counts"]
+    order = sorted(range(len(counts)), key=lambda c: (-counts[c], c))
+    groups = _group_of_each(_shots(run), len(counts))
+    recalls = [
+        {"method": study.methods.index(method), "recall": _recalls(runs, order)}
+        for (where, method), runs in study.groups.items()
+        if where == problem
+    ]
+    return {
+        "by_number": data["classes"],
+        "names": [data["classes"][c] for c in order],
+        "counts": [counts[c] for c in order],
+        "groups": [groups[c] for c in order],
+        "recalls": recalls,
+    }
+
+
+def _recalls(runs: Sequence[RunResult], order: Sequence[int]) -> Any:
+    last = [run.scored[-1]["per_class_recall"] for run in runs]
+    return mean_and_deviation([[recalls[c] for c in order] for recalls in last])
+
+
+def group_data(study: Study) -> list[dict[str, Any]]:
+    """Recall of head, medium and tail classes by problem and method: mean and deviation, as in the table."""
+    return [
+        {
+            "at": study.place(row.problem, row.method),
+            "bars": [[row.cells[group].mean, row.cells[group].deviation] for group in GROUPS],
+        }
+        for row in study.comparison.rows
+    ]
+
+
+def partition_data(study: Study) -> list[list[dict[str, Any]]]:
+    """For each problem the first few different partitions, by seed."""
+    return [_partitions(study.runs_on(problem)) for problem in study.problems]
+
+
+def _partitions(runs: Sequence[RunResult]) -> list[dict[str, Any]]:
+    by_seed = {run.seed: run for run in sorted(runs, key=lambda run: -run.seed)}
+    return [_partition(by_seed[seed]) for seed in sorted(by_seed)[:MOST_SEEDS]]
+
+
+def _partition(run: RunResult) -> dict[str, Any]:
+    counts = run.record["clients"]
+    totals = run.record["data"]["class_counts"]
+    by_size = sorted(range(len(counts)), key=lambda k: -sum(counts[k]))
+    clients = thin(by_size, MOST_CLIENTS)
+    classes = thin(sorted(range(len(totals)), key=lambda c: (-totals[c], c)), MOST_CLASSES)
+    return {
+        "seed": run.seed,
+        "clients": clients,
+        "samples": [sum(counts[k]) for k in clients],
+        "classes": [run.record["data"]["classes"][c] for c in classes],
+        "counts": [[counts[k][c] for c in classes] for k in clients],
+        "of": [len(counts), len(totals)],
+    }
+
+
+def _shots(run: RunResult) -> Shots:
+    """The groups of classes that the run was scored by."""
+    chosen, data = run.config.get("evaluate", {}).get("shots", "rule"), run.record["data"]
+    if chosen == "rule":
+        return shots_by_rule(data["class_counts"])
+    return shots_paper(data["name"]) if chosen == "paper" else Shots(**chosen)
+
+
+def _group_of_each(shots: Shots, classes: int) -> list[int]:
+    places = {c: place for place, ids in enumerate(shots) for c in ids}
+    return [places[c] for c in range(classes)]

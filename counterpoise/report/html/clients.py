@@ -1,0 +1,158 @@
+"""Clients: the ones that fare worst, and what the server hears of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from counterpoise.compare.cells import Cell
+from counterpoise.compare.results import RunResult
+from counterpoise.core.method import PARTS, build_method
+from counterpoise.core.part import Part
+from counterpoise.report.html.markup import Html, element, join, table
+from counterpoise.report.html.study import Study
+from counterpoise.report.html.units import Show, bytes_, percent
+
+MOST_NAMED = 5  # seeds whose worst client is named
+WIDTHS = {"float32": 4, "float64": 8}
+HOOKS = {
+    "survey": "asks every client once, before the first round",
+    "send": "tells the clients of a round something beside the model",
+    "enroll": "lets clients keep a memory from round to round, which they do not send",
+    "finish": "may add something to what a client sends back",
+    "propose": "decides what each client is asked to do",
+    "choose": "chooses which replies are used",
+    "weigh": "decides how much each reply counts",
+    "update": "changes the step that the server takes",
+}
+
+
+def worst_clients(study: Study) -> Html | None:
+    """The client of lowest balanced accuracy of each finished run; None where no run scored its clients."""
+    scored = [
+        (problem, method, [run for run in runs if "clients" in run.scored[-1]])
+        for (problem, method), runs in study.groups.items()
+    ]
+    rows = [_worst_row(study, *one) for one in scored if one[2]]
+    if not rows:
+        return None
+    setting = ["Setting"] if len(study.problems) > 1 else []
+    which = element("th", "Which client is the worst", scope="col", class_="words")
+    return table(
+        "Balanced accuracy in percent on what each client holds out, last round, mean ± sample deviation over seeds",
+        ["Method", *setting, "Mean over clients", "Worst client", which],
+        rows,
+        class_="sortable",
+    )
+
+
+def _worst_row(study: Study, problem: str, method: str, runs: Sequence[RunResult]) -> list[str]:
+    last = [run.scored[-1]["clients"] for run in runs]
+    which = [_which(run, one["worst_client"]) for run, one in zip(runs, last, strict=True)]
+    more = f"; and so on for {len(which)} seeds" if len(which) > MOST_NAMED else ""
+    return [
+        method,
+        *([element("td", problem, data_value=problem)] if len(study.problems) > 1 else []),
+        _spread([one["mean_client_balanced_accuracy"] for one in last]),
+        _spread([one["worst_client_balanced_accuracy"] for one in last]),
+        element("td", "; ".join(which[:MOST_NAMED]) + more, class_="words"),
+    ]
+
+
+def _which(run: RunResult, client: int | None) -> str:
+    if client is None:
+        return f"seed {run.seed}: no client holds out a sample"
+    held = run.record["clients"][client]
+    return (
+        f"seed {run.seed}: client {client} ({sum(held)} samples, {sum(count > 0 for count in held)} classes)"
+    )
+
+
+def _spread(values: Sequence[float | None]) -> Html:
+    cell = Cell(tuple(values))
+    if cell.mean is None:
+        return element("td", "–", data_value="")
+    spread = f" ± {percent(cell.deviation)}" if cell.deviation is not None else ""
+    return element(
+        "td", percent(cell.mean), element("span", spread, class_="dev"), data_value=repr(cell.mean)
+    )
+
+
+def server_view(study: Study) -> Html:
+    """What travels between clients and server, as counted, and which parts of a method are behind it."""
+    runs = {method: group[0] for (_, method), group in reversed(study.groups.items())}
+    traffic = table(
+        "Sent to and by one client in a round, mean over rounds: numbers alone, without what a transport adds",
+        [
+            "Method",
+            "To the client",
+            "From the client",
+            "Model alone",
+            "From the client / model",
+            "Clients weigh",
+        ],
+        [_traffic_row(method, runs[method]) for method in study.methods],
+        class_="sortable",
+    )
+    return join([_always(), traffic, _parts(runs)])
+
+
+def _always() -> Html:
+    return element(
+        "p",
+        "With every method the server knows how many samples each client has, and hears in each round from the "
+        "clients that take part: their update of the model, its buffers, and their mean training loss. "
+        "Samples are not sent, but an update can still tell something about them. What methods add:",
+    )
+
+
+def _traffic_row(method: str, run: RunResult) -> list[str]:
+    down = _per_client(run.rows, "bytes_down", "asked")
+    up = _per_client(run.rows, "bytes_up", "replied")
+    alone = run.record.get("parameters", 0) * WIDTHS.get(run.config.get("engine", {}).get("dtype", ""), 4)
+    ratio = up / alone if alone and up else None
+    weighting = build_method(run.config["method"]).weighting
+    return [
+        method,
+        _number(down, bytes_),
+        _number(up, bytes_),
+        _number(alone or None, bytes_),
+        _number(ratio, lambda value: f"{value:.2f}"),
+        "by samples" if weighting == "samples" else "all the same",
+    ]
+
+
+def _per_client(rows: Sequence[dict[str, Any]], size: str, clients: str) -> float | None:
+    asked = sum(row.get(clients, 0) for row in rows)
+    total = sum(row.get(size, 0) for row in rows)
+    return total / asked if asked and total else None
+
+
+def _number(value: float | None, show: Show) -> Html:
+    if value is None:
+        return element("td", "–", data_value="")
+    return element("td", show(value), data_value=repr(float(value)))
+
+
+def _parts(runs: dict[str, RunResult]) -> Html:
+    """Every part once, with the methods that have it."""
+    parts: dict[str, tuple[Part, list[str]]] = {}
+    for method, run in runs.items():
+        for part in build_method(run.config["method"]).parts:
+            parts.setdefault(part.name, (part, []))[1].append(method)
+    if not parts:
+        return element("p", "Nothing: these methods have no further parts.")
+    return element("dl", join(_part(part, sorted(users)) for part, users in parts.values()), class_="parts")
+
+
+def _part(part: Part, users: Sequence[str]) -> Html:
+    does = [HOOKS[hook] for hook in part.hooks() if hook in HOOKS]
+    words = "; ".join(does) or "works on the client and adds nothing to what is sent"
+    rule = PARTS.entry(part.name).summary.replace("``", "") if part.name in PARTS else ""
+    used = f"In {', '.join(users)}: {words}."
+    return join(
+        [
+            element("dt", part.name),
+            element("dd", used, element("br"), element("span", rule, class_="formula")),
+        ]
+    )

@@ -1,0 +1,94 @@
+"""Learning curves as numbers: the mean over seeds and its deviation, round by round."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from counterpoise.compare.cells import LOWER_IS_BETTER, scores_in
+from counterpoise.compare.labels import score_words
+from counterpoise.compare.results import RunResult
+from counterpoise.experiment.record import HEADLINE
+from counterpoise.report.html.study import Study, mean_and_deviation, thin
+
+BUDGET = 250_000  # numbers of all curves together: about a megabyte and a half
+FEWEST, MOST = 20, 200  # points of one curve
+LOSS = "loss"
+CLIENTS = ("mean_client_balanced_accuracy", "worst_client_balanced_accuracy")
+NAMES = {
+    "macro_f1": "Macro-F1",
+    "g_mean": "G-mean",
+    "head": "Recall of head classes",
+    "medium": "Recall of medium classes",
+    "tail": "Recall of tail classes",
+    "worst_class_recall": "Recall of the worst class",
+    "mean_client_balanced_accuracy": "Balanced accuracy, mean over clients",
+    "worst_client_balanced_accuracy": "Balanced accuracy of the worst client",
+    LOSS: "Training loss",
+}
+Read = Callable[[Mapping[str, Any]], Any]
+
+
+def score_name(key: str) -> str:
+    words = score_words(key)
+    return NAMES.get(key) or words[0].upper() + words[1:]
+
+
+def curve_data(study: Study) -> dict[str, Any]:
+    """Scores to choose from, and for each problem and method its curves; says how far they were thinned."""
+    runs = [run for group in study.groups.values() for run in group]
+    scores = _scores(runs, study.comparison.score)
+    points = points_for(2 * len(scores) * len(study.groups))
+    series = [
+        {
+            "at": study.place(*key),
+            "seeds": [run.seed for run in group],
+            "curves": _curves(group, scores, points),
+        }
+        for key, group in study.groups.items()
+    ]
+    return {
+        "scores": [_describe(score) for score in scores],
+        "series": series,
+        "points": points,
+        "thinned": any(len(run.rows) > points for run in runs),
+    }
+
+
+def points_for(curves: int) -> int:
+    """How many points each of so many curves may have."""
+    return max(FEWEST, min(MOST, BUDGET // max(curves, 1)))
+
+
+def curve(runs: Sequence[RunResult], read: Read, points: int) -> list[Any] | None:
+    """Rounds, means and deviations over runs; None where no round is known to all of them."""
+    known = [
+        {row["round"] + 1: value for row in run.rows if (value := read(row)) is not None} for run in runs
+    ]
+    rounds = thin(sorted(set.intersection(*map(set, known))), points) if known else []
+    if not rounds:
+        return None
+    return [rounds, *mean_and_deviation([[values[r] for r in rounds] for values in known])]
+
+
+def _curves(runs: Sequence[RunResult], scores: Sequence[str], points: int) -> dict[str, Any]:
+    drawn = {score: curve(runs, _reader(score), points) for score in scores}
+    return {score: found for score, found in drawn.items() if found is not None}
+
+
+def _reader(score: str) -> Read:
+    if score in CLIENTS:
+        return lambda row: row.get("clients", {}).get(score)
+    return lambda row: row.get(score)
+
+
+def _scores(runs: Sequence[RunResult], first: str) -> list[str]:
+    """The chosen score, then the usual ones, then whatever else was recorded."""
+    clients = CLIENTS if any("clients" in row for run in runs for row in run.scored) else ()
+    others = [key for key in scores_in(runs) if key not in HEADLINE]
+    return list(dict.fromkeys([first, *HEADLINE, *clients, *others, LOSS]))
+
+
+def _describe(score: str) -> dict[str, Any]:
+    lower = score == LOSS or score in LOWER_IS_BETTER
+    return {"key": score, "name": score_name(score), "percent": score != LOSS, "lower": lower}

@@ -1,0 +1,135 @@
+"""The top of the page: what was compared, and what came out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from counterpoise.compare.cells import LOWER_IS_BETTER, Cell
+from counterpoise.compare.results import RunResult
+from counterpoise.compare.verdicts import ALL, Verdict
+from counterpoise.report.html.curves import score_name
+from counterpoise.report.html.markup import Html, element, join
+from counterpoise.report.html.study import Study
+from counterpoise.report.html.tables import MOMENTS, SIGNS, cost_of
+from counterpoise.report.html.units import number, percent, plural
+
+
+def title_of(study: Study) -> str:
+    data = " and ".join(_data_names(study.results)) or "unknown data"
+    methods = study.methods or list(dict.fromkeys(result.method for result in study.results))
+    return f"{methods[0] if len(methods) == 1 else plural(len(methods), 'method')} on {data}"
+
+
+def lead(study: Study) -> Html:
+    """One sentence on what was compared, one on how it was scored."""
+    if not study.groups:
+        return element("p", "No run has finished, so there is nothing to compare yet.", class_="lead")
+    runs = [run for group in study.groups.values() for run in group]
+    compared = f"{_what(study, runs)}: {_split(runs)}, {_length(runs)}"
+    moment = MOMENTS[study.comparison.at]
+    scored = f"Scores are on the test set, {moment}, mean ± sample deviation over seeds."
+    against = f" The baseline is {study.comparison.baseline}." if len(study.methods) > 1 else ""
+    return element("p", f"{compared}. {scored}{against}", class_="lead")
+
+
+def _what(study: Study, runs: Sequence[RunResult]) -> str:
+    seeds = sorted({run.seed for run in runs})
+    shown = ", ".join(map(str, seeds)) if len(seeds) <= 6 else f"{seeds[0]} to {seeds[-1]}"
+    who = study.methods[0] if len(study.methods) == 1 else "Each method"
+    where = f" in {plural(len(study.problems), 'setting')}" if len(study.problems) > 1 else ""
+    return f"{who} ran{where} with {'seed' if len(seeds) == 1 else 'seeds'} {shown}"
+
+
+def _split(runs: Sequence[RunResult]) -> str:
+    names = sorted({str(run.config["partition"]["name"]) for run in runs if "partition" in run.config})
+    asked = {_asked(run) for run in runs}
+    each = f", {asked.pop()} clients a round" if len(asked) == 1 else ""
+    clients = sorted({len(run.record["clients"]) for run in runs})
+    return f"data split over {' or '.join(map(str, clients))} clients by {' or '.join(names)}{each}"
+
+
+def _asked(run: RunResult) -> int:
+    return int(run.config.get("cohort", {}).get("size") or len(run.record["clients"]))
+
+
+def _length(runs: Sequence[RunResult]) -> str:
+    rounds = sorted({int(run.config["rounds"]) for run in runs})
+    models = sorted({str(run.config.get("model", {}).get("name", "?")) for run in runs})
+    return f"{' or '.join(map(str, rounds))} rounds, model {' or '.join(models)}"
+
+
+def facts(study: Study) -> Html:
+    """The few numbers one looks for first."""
+    done = sum(result.summary is not None for result in study.results)
+    known = [result for result in study.results if result.record]
+    pairs = [
+        ("Finished runs", f"{done} of {len(study.results)}"),
+        ("Methods", str(len(study.methods))),
+        ("Seeds", str(len({result.seed for result in study.results}))),
+        ("Clients", _range(len(run.record["clients"]) for run in known)),
+        ("Classes", _range(len(run.record["data"]["classes"]) for run in known)),
+        ("Imbalance", _range(_imbalance(run) for run in known)),
+        ("Parameters", _range(run.record.get("parameters", 0) for run in known)),
+    ]
+    cells = [element("div", element("dt", name), element("dd", value)) for name, value in pairs]
+    return element("dl", join(cells), class_="facts")
+
+
+def _imbalance(run: RunResult) -> float:
+    present = [count for count in run.record["data"]["class_counts"] if count] or [1]
+    return round(float(max(present) / min(present)), 1)
+
+
+def _range(values: Iterable[float]) -> str:
+    known = sorted(set(values))
+    return " to ".join(dict.fromkeys(map(number, (known[0], known[-1])))) if known else "–"
+
+
+def verdicts(study: Study) -> Html:
+    """A sentence for each method; where there are several settings, those over all of them stand first."""
+    found = study.comparison.verdicts
+    overall = [v for v in found if v.problem == ALL] or list(found)
+    rest = [v for v in found if v not in overall]
+    more = element(
+        "details", element("summary", "Setting by setting"), _sentences(rest), class_="quiet"
+    ) if rest else Html()  # fmt: skip
+    notes = element("ul", join(element("li", note) for note in study.comparison.notes), class_="notes")
+    return join([_leader(study), _sentences(overall), more, notes if study.comparison.notes else Html()])
+
+
+def _leader(study: Study) -> Html:
+    score, rows = study.comparison.score, study.comparison.rows
+    lines = []
+    for problem in study.problems:
+        here = [row for row in rows if row.problem == problem and row.cells[score].mean is not None]
+        best = min(here, key=lambda row: cost_of(study, row, score), default=None)
+        if best is not None and len(here) > 1:
+            where = f" on {problem}" if problem else ""
+            word = "Lowest" if score in LOWER_IS_BETTER else "Highest"
+            lines.append(
+                f"{word} mean {score_name(score).lower()}{where}: {best.method}, {_plain(best.cells[score])}."
+            )
+    return element("p", " ".join(lines), class_="leader") if 0 < len(lines) <= 3 else Html()
+
+
+def _plain(cell: Cell) -> str:
+    assert cell.mean is not None
+    spread = f"\u00a0±\u00a0{percent(cell.deviation)}" if cell.deviation is not None else ""
+    return f"{percent(cell.mean)}{spread}\u00a0%"
+
+
+def _sentences(found: Sequence[Verdict]) -> Html:
+    items = [
+        element(
+            "li",
+            element("span", SIGNS[v.verdict], class_="sign", aria_hidden="true"),
+            element("span", v.sentence),
+            class_=v.verdict.replace(" ", "-"),
+        )
+        for v in found
+    ]
+    return element("ul", join(items), class_="verdicts") if items else Html()
+
+
+def _data_names(results: Sequence[RunResult]) -> list[str]:
+    return list(dict.fromkeys(str(run.record["data"]["name"]) for run in results if run.record))

@@ -1,0 +1,178 @@
+"""The report: one HTML file that opens anywhere, asks no network for anything, and reads without its script."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+
+from counterpoise.compare.comparison import At
+from counterpoise.compare.labels import Labels
+from counterpoise.compare.results import RunResult
+from counterpoise.experiment.atomic import write_atomically
+from counterpoise.report.html import clients, overview, provenance
+from counterpoise.report.html.classes import class_data, group_data, partition_data
+from counterpoise.report.html.curves import curve_data
+from counterpoise.report.html.diagnostics import diagnostic_data
+from counterpoise.report.html.markup import Html, data_block, element, join
+from counterpoise.report.html.study import Study, study
+from counterpoise.report.html.tables import tables
+from counterpoise.version import __version__
+
+SHORT = {
+    "curves": "Curves",
+    "diagnostics": "Methods",
+    "server": "Server",
+    "failures": "Failures",
+    "repeat": "Repeat",
+    "versions": "Versions",
+}  # names in the bar of contents
+SCRIPTS = ("base", "chart", "curves", "classes", "matrix", "tree", "diagnostics", "tables", "main")
+
+
+def write_report(
+    results: Sequence[RunResult],
+    path: Path,
+    *,
+    score: str = "balanced_accuracy",
+    at: At = "last",
+    baseline: str | None = None,
+    target: float | None = None,
+    labels: Mapping[Path, Labels] | None = None,
+) -> Path:
+    """Write the page about these runs, compared as `compare_results` does; the same runs give the same file."""
+    page = render(study(results, labels, score=score, at=at, baseline=baseline, target=target))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, page.encode())
+    return path
+
+
+def render(study: Study) -> str:
+    style, script = _asset("report.css"), _script()
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=_policy(style, script)),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="color-scheme", content="light dark"),
+        element("meta", name="generator", content=f"counterpoise {__version__}"),
+        element("title", f"{overview.title_of(study)} · Counterpoise"),
+        element("style", Html(style)),
+    )
+    body = element(
+        "body", _header(study), _contents(study), _main(study), _footer(), _data(study), element("script", Html(script))
+    )  # fmt: skip
+    return f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
+
+
+def _policy(style: str, script: str) -> str:
+    """Nothing from anywhere; of scripts and styles only the two that were put in."""
+    return f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; base-uri 'none'; form-action 'none'"
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _asset(name: str) -> str:
+    return (files("counterpoise.report.html") / "assets" / name).read_text(encoding="utf-8")
+
+
+def _script() -> str:
+    return "\n".join(["'use strict';(() => {", *(_asset(f"{name}.js") for name in SCRIPTS), "})();"])
+
+
+def _header(study: Study) -> Html:
+    brand = element("p", _LOGO, "Counterpoise report", class_="brand")
+    return element(
+        "header", brand, element("h1", overview.title_of(study)), overview.lead(study), overview.facts(study)
+    )
+
+
+def _contents(study: Study) -> Html:
+    links = [
+        element("li", element("a", SHORT.get(key, name), href=f"#{key}")) for key, name, _ in _sections(study)
+    ]
+    return element("nav", element("ul", join(links)), aria_label="Contents")
+
+
+def _main(study: Study) -> Html:
+    return element("main", join(_section(*one) for one in _sections(study)), id="main")
+
+
+def _section(key: str, name: str, body: Html) -> Html:
+    return element(
+        "section", element("h2", name, id=f"{key}-title"), body, id=key, aria_labelledby=f"{key}-title"
+    )
+
+
+def _sections(study: Study) -> list[tuple[str, str, Html]]:
+    """Key, name and body; those that have nothing to show are left out."""
+    worst = clients.worst_clients(study)
+    compared = [
+        (
+            "verdicts",
+            "Verdict",
+            join([overview.verdicts(study), _chart("ranking") if study.comparison.ranking else Html()]),
+        ),
+        ("table", "Results", tables(study)),
+        ("curves", "Learning curves", _chart("curves")),
+        ("classes", "Classes", join([_chart("recall"), _chart("groups")])),
+        ("clients", "Clients", join([_chart("partition"), worst or Html()])),
+        ("diagnostics", "Inside the methods", _chart("diagnostics")),
+        ("server", "What the server learned", clients.server_view(study)),
+    ]
+    always = [
+        ("failures", "What failed", provenance.failures(study)),
+        ("repeat", "Repeat each run", provenance.repeat(study)),
+        (
+            "versions",
+            "Versions and hardware",
+            join([provenance.versions(study), provenance.data_notes(study)]),
+        ),
+    ]
+    return [*(compared if study.groups else []), *always]
+
+
+def _chart(name: str) -> Html:
+    """A place that the script fills."""
+    without = element(
+        "noscript", element("p", "This chart is drawn by a script, and scripts are off.", class_="quiet")
+    )
+    return element("div", without, data_chart=name)
+
+
+def _data(study: Study) -> Html:
+    return data_block(
+        "report-data",
+        {
+            "methods": study.methods,
+            "problems": study.problems,
+            "curves": curve_data(study),
+            "classes": class_data(study),
+            "groups": group_data(study),
+            "partitions": partition_data(study),
+            "diagnostics": diagnostic_data(study),
+            "ranking": study.comparison.ranking and study.comparison.ranking._asdict(),
+        },
+    )
+
+
+def _footer() -> Html:
+    return element(
+        "footer",
+        element(
+            "p",
+            f"Made by counterpoise {__version__}. This file is complete: it loads nothing from elsewhere.",
+        ),
+    )
+
+
+_LOGO = Html(
+    '<svg viewBox="0 0 32 20" width="32" height="20" aria-hidden="true" focusable="false">'
+    '<path d="M3 8 29 4.6" stroke="currentColor" stroke-width="1.8" stroke-linecap="round"/>'
+    '<path d="m12 7 4 11H8z" fill="currentColor" opacity=".55"/>'
+    '<circle cx="4.6" cy="5" r="4" fill="currentColor"/><circle cx="28" cy="2.6" r="1.9" fill="currentColor"/></svg>'
+)

@@ -1,0 +1,154 @@
+"""How to repeat each run, with what it was made, and what went wrong."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Sequence
+from typing import Any
+
+from counterpoise.compare.labels import Labels
+from counterpoise.compare.results import RunResult
+from counterpoise.experiment.folder import RunFolder
+from counterpoise.experiment.toml import write_toml
+from counterpoise.report.html.markup import Html, element, join, table
+from counterpoise.report.html.study import Study
+from counterpoise.report.html.units import plural
+
+
+def failures(study: Study) -> Html:
+    """Runs that failed or are unfinished, and replies and rounds that were lost."""
+    why = dict(study.comparison.failures)
+    broken = [
+        [
+            str(run.path),
+            run.method,
+            str(run.seed),
+            f"{len(run.rows)} of {run.config['rounds']}",
+            why[run.path],
+        ]
+        for run in study.results
+        if run.path in why
+    ]
+    lost = [_lost(run) for run in study.results if any(row["rejected"] or row["skipped"] for row in run.rows)]
+    pieces = [
+        element("p", "Every run finished.") if not broken else _broken(broken),
+        element("p", "No reply was rejected and no round skipped.") if not lost else _losses(lost),
+    ]
+    return join(pieces)
+
+
+def _broken(rows: Sequence[Sequence[str]]) -> Html:
+    return table(
+        "Runs that are not in the tables and charts above",
+        ["Folder", "Method", "Seed", "Rounds done", "Why"],
+        [[*row[:4], element("td", row[4], class_="words")] for row in rows],
+        class_="listed",
+    )
+
+
+def _lost(run: RunResult) -> list[str]:
+    rejected = [reply for row in run.rows for reply in row["rejected"]]
+    reasons = dict.fromkeys(str(reply["reason"]).partition(":")[0] for reply in rejected)
+    skipped = sum(bool(row["skipped"]) for row in run.rows)
+    return [str(run.path), str(len(rejected)), ", ".join(reasons) or "–", str(skipped)]
+
+
+def _losses(rows: Sequence[Sequence[str]]) -> Html:
+    head = ["Folder", "Rejected replies", "Why", "Skipped rounds"]
+    return table("Replies that could not be used, and rounds without any reply", head, rows)
+
+
+def repeat(study: Study) -> Html:
+    """Commands and configs of all runs, finished or not, to be opened method by method."""
+    advice = (
+        "Each command runs the exact config again, into a new folder; on the same kind of machine with the same versions "
+        "it gives the same bits. The configs are also printed here, in case their files are out of reach."
+    )
+    groups: dict[Labels, list[RunResult]] = {}
+    for run in study.results:
+        groups.setdefault(study.labels[run.path], []).append(run)
+    return join([element("p", advice), *(_group(labels, runs) for labels, runs in groups.items())])
+
+
+def command_of(run: RunResult) -> str:
+    config, again = RunFolder(run.path).config, f"{run.path}-again"
+    flower = run.config.get("engine", {}).get("name") == "flower"
+    words = ["counterpoise", *(["flower", "up"] if flower else ["run"]), str(config), "--out", again]
+    return shlex.join(words)
+
+
+def _group(labels: Labels, runs: Sequence[RunResult]) -> Html:
+    seeds = ", ".join(str(run.seed) for run in runs)
+    words = (
+        f" {labels.problem + ', ' if labels.problem else ''}{'seed' if len(runs) == 1 else 'seeds'} {seeds}"
+    )
+    return element(
+        "details",
+        element("summary", element("span", labels.method, class_="name"), words),
+        join(_run(run) for run in runs),
+        class_="run",
+    )
+
+
+def _run(run: RunResult) -> Html:
+    state = "" if run.summary is not None else ", failed" if run.failure is not None else ", unfinished"
+    config = element("pre", element("code", write_toml(run.config).strip()), tabindex=0)
+    return join(
+        [
+            element("pre", element("code", command_of(run)), class_="command", tabindex=0),
+            element("details", element("summary", f"Config of seed {run.seed}{state}"), config),
+        ]
+    )
+
+
+def versions(study: Study) -> Html:
+    """What the runs were made with; one table where they agree, one for each kind where they do not."""
+    kinds: dict[str, list[RunResult]] = {}
+    for run in study.results:
+        if run.record:
+            kinds.setdefault(json.dumps([_made_with(run), _on(run)]), []).append(run)
+    known = [_kind(runs, len(kinds) > 1) for runs in kinds.values()]
+    return join(known) if known else element("p", "No run has recorded its versions.")
+
+
+def _kind(runs: Sequence[RunResult], several: bool) -> Html:
+    caption = f"Versions and hardware of {'these' if several else 'all'} {plural(len(runs), 'run')}"
+    rows = [[name, value] for name, value in {**_made_with(runs[0]), **_on(runs[0])}.items()]
+    which = ", ".join(str(run.path) for run in runs)
+    listed = table(caption, ["What", "Which"], rows, class_="listed")
+    return join([listed, element("p", which) if several else Html()])
+
+
+def _made_with(run: RunResult) -> dict[str, str]:
+    return {str(name): str(version) for name, version in run.record["versions"].items()}
+
+
+def _on(run: RunResult) -> dict[str, str]:
+    machine: dict[str, Any] = {**run.record["machine"], "engine": _engine(run)}
+    return {str(key): str(value) for key, value in machine.items() if value is not None}
+
+
+def _engine(run: RunResult) -> str:
+    engine = run.record.get("engine", {})
+    return f"{engine.get('name', '?')} on {engine.get('device', '?')}"
+
+
+def data_notes(study: Study) -> Html:
+    """Notes that data sets carry, and the hashes of what was trained on."""
+    seen: dict[str, list[str]] = {}
+    for run in study.results:
+        if run.record:
+            data = run.record["data"]
+            seen.setdefault(str(data["name"]), []).extend(
+                [*data["notes"], *map(_file, data["files"].items())]
+            )
+    rows = [[name, "; ".join(dict.fromkeys(notes)) or "–"] for name, notes in seen.items()]
+    words = [[name, element("td", notes, class_="words")] for name, notes in rows]
+    return (
+        table("What is known about the data", ["Data", "Notes"], words, class_="listed") if rows else Html()
+    )
+
+
+def _file(item: tuple[str, Any]) -> str:
+    return f"{item[0]}: {item[1]}"

@@ -1,0 +1,75 @@
+"""Runs in the order in which the report shows them, and how numbers are made small."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from counterpoise.compare.cells import Cell
+from counterpoise.compare.comparison import Comparison, compare_results
+from counterpoise.compare.labels import Labels, group_runs, label_runs
+from counterpoise.compare.results import RunResult
+from counterpoise.errors import DataError
+
+Item = TypeVar("Item")
+Numbers = list[float | None]
+
+
+class Study(NamedTuple):
+    """What a report is about; groups hold the finished runs of a problem and a method by seed."""
+
+    results: Sequence[RunResult]
+    comparison: Comparison
+    groups: dict[Labels, list[RunResult]]
+    labels: Mapping[Path, Labels]  # of all runs
+
+    @property
+    def problems(self) -> list[str]:
+        return list(dict.fromkeys(problem for problem, _ in self.groups))
+
+    @property
+    def methods(self) -> list[str]:
+        return list(dict.fromkeys(method for _, method in self.groups))
+
+    def place(self, problem: str, method: str) -> tuple[int, int]:
+        return self.problems.index(problem), self.methods.index(method)
+
+    def runs_on(self, problem: str) -> list[RunResult]:
+        return [run for (where, _), runs in self.groups.items() if where == problem for run in runs]
+
+
+def study(results: Sequence[RunResult], labels: Mapping[Path, Labels] | None = None, **options: Any) -> Study:
+    """The comparison, by the options of `compare_results`, and the runs it rests on."""
+    comparison = compare_results(results, labels=labels, **options)
+    finished = [result for result in results if result.summary is not None]
+    for run in finished:
+        if not run.record:
+            raise DataError(
+                f"{run.path} has no record.json: without it the report cannot tell what it ran on"
+            )
+    known = group_runs(finished, labels)
+    rows = [Labels(row.problem, row.method) for row in comparison.rows]
+    groups = {pair: [known[pair][seed] for seed in sorted(known[pair])] for pair in rows}
+    named = dict(zip((result.path for result in results), label_runs(results), strict=True))
+    return Study(results, comparison, groups, named | dict(labels or {}))
+
+
+def thin(items: Sequence[Item], most: int) -> list[Item]:
+    """At most so many of them at even distances, the first and the last among them."""
+    if len(items) <= most:
+        return list(items)
+    step = (len(items) - 1) / max(most - 1, 1)
+    return [items[len(items) - 1 - round(place * step)] for place in reversed(range(most))]
+
+
+def short(value: float | None) -> float | None:
+    """Five digits, as many as a screen can show."""
+    return None if value is None else float(f"{value:.5g}")
+
+
+def mean_and_deviation(columns: Sequence[Sequence[float | None]]) -> tuple[Numbers, Numbers | None]:
+    """Over runs, entry by entry; no deviations where there is one run."""
+    cells = [Cell(tuple(values)) for values in zip(*columns, strict=True)]
+    means = [short(cell.mean) for cell in cells]
+    return means, [short(cell.deviation) for cell in cells] if len(columns) > 1 else None

@@ -1,0 +1,121 @@
+"""The tables: scores of each method, then what they cost."""
+
+from __future__ import annotations
+
+from counterpoise.compare.cells import LOWER_IS_BETTER, Cell, Row
+from counterpoise.report.html.curves import score_name
+from counterpoise.report.html.markup import Html, breakable, element, join, table
+from counterpoise.report.html.study import Study
+from counterpoise.report.html.units import Show, bytes_, number, percent, seconds
+
+MOMENTS = {"last": "last round", "best": "best round", "mean_last_10": "mean of the last 10 evaluations"}
+SIGNS = {"better": "▲", "worse": "▼", "no evidence": "○"}
+Columns = dict[str, tuple[str, Show]]  # key of a cell -> title and how to write it
+SCORES = ("balanced_accuracy", "accuracy", "macro_f1", "head", "medium", "tail", "worst_class_recall")
+HEADS = {
+    "balanced_accuracy": "Balanced",
+    "head": "Head",
+    "medium": "Medium",
+    "tail": "Tail",
+    "worst_class_recall": "Worst class",
+}
+COSTS: Columns = {
+    "last": ("Last", percent),
+    "best": ("Best", percent),
+    "mean_last_10": ("Last 10", percent),
+    "rounds_to_target": ("Rounds to target", number),
+    "bytes_to_target": ("Sent to target", bytes_),
+    "seconds_to_target": ("Time to target", seconds),
+    "bytes": ("Sent in all", bytes_),
+    "seconds": ("Time in all", seconds),
+}
+
+
+def tables(study: Study) -> Html:
+    """Scores, then what they cost."""
+    score = study.comparison.score
+    keys = list(dict.fromkeys([score, *SCORES]))
+    scores: Columns = {key: (HEADS.get(key, score_name(key)), percent) for key in keys}
+    moment = MOMENTS[study.comparison.at]
+    first = (
+        f"Scores in percent, {moment}, mean ± sample deviation over seeds; the best mean of a column is bold"
+    )
+    targets = [f"{100 * t:.1f} %" for t in study.comparison.targets.values() if t is not None]
+    aim = f"; the target is {' or '.join(dict.fromkeys(targets))}" if 0 < len(targets) <= 3 else ""
+    second = f"{score_name(score)} at three moments, and what a run sends and takes{aim}"
+    return join([_table(study, first, scores, True), _table(study, second, COSTS, False)])
+
+
+def _table(study: Study, caption: str, columns: Columns, judged: bool) -> Html:
+    several = len(study.problems) > 1
+    extra = [f"Against {study.comparison.baseline}"] if judged and study.comparison.verdicts else []
+    uneven = len({row.seeds for row in study.comparison.rows}) > 1
+    titles = [
+        "Method",
+        *(["Setting"] if several else []),
+        *(["Seeds"] if uneven else []),
+        *extra,
+        *[name for name, _ in columns.values()],
+    ]
+    best = {(problem, key): _best(study, problem, key) for problem in study.problems for key in columns}
+    rows = [
+        [
+            element("span", _mark(study, row.method), element("span", breakable(row.method)), class_="name"),
+            *([element("td", row.problem, data_value=row.problem)] if several else []),
+            *([element("td", str(len(row.seeds)), data_value=len(row.seeds))] if uneven else []),
+            *([_judgement(study, row)] if extra else []),
+            *(
+                _cell(row.cells[key], show, _is_best(study, row, key, best[row.problem, key]))
+                for key, (_, show) in columns.items()
+            ),
+        ]
+        for row in study.comparison.rows
+    ]
+    return table(caption, titles, rows, class_="sortable")
+
+
+def _mark(study: Study, method: str) -> Html:
+    """Filled with the method's line and marker where there is a script; the name alone says enough."""
+    return element("span", class_="key", data_method=study.methods.index(method), aria_hidden="true")
+
+
+def _best(study: Study, problem: str, key: str) -> float | None:
+    """The best mean of those that every seed has; None where there is nothing to choose from."""
+    here = [row for row in study.comparison.rows if row.problem == problem]
+    whole = [row for row in here if len(row.cells[key].known) == len(row.seeds)]
+    return min((cost_of(study, row, key) for row in whole), default=None) if len(here) > 1 else None
+
+
+def _is_best(study: Study, row: Row, key: str, best: float | None) -> bool:
+    return len(row.cells[key].known) == len(row.seeds) and cost_of(study, row, key) == best
+
+
+def _cell(cell: Cell, show: Show, best: bool) -> Html:
+    if cell.mean is None:
+        return element("td", "–", data_value="")
+    spread = element("span", f" ± {show(cell.deviation)}", class_="dev") if cell.deviation else Html()
+    mean = element("b" if best else "span", show(cell.mean))
+    lost = len(cell.values) - len(cell.known)
+    missing = element("span", f"{lost} of {len(cell.values)} never", class_="dev never") if lost else Html()
+    return element("td", mean, spread, missing, data_value=repr(float(cell.mean)))
+
+
+def _judgement(study: Study, row: Row) -> Html:
+    found = [v for v in study.comparison.verdicts if (v.method, v.problem) == (row.method, row.problem)]
+    if not found:
+        return element("td", "baseline" if row.method == study.comparison.baseline else "–", data_value="0")
+    v = found[0]
+    return element(
+        "td",
+        f"{SIGNS[v.verdict]} {100 * v.difference:+.1f}",
+        element("span", v.verdict, class_="dev never"),
+        class_=v.verdict.replace(" ", "-"),
+        data_value=repr(v.difference),
+    )
+
+
+def cost_of(study: Study, row: Row, key: str) -> float:
+    """Small where good."""
+    mean = row.cells[key].mean
+    assert mean is not None
+    return mean if (study.comparison.score if key in MOMENTS else key) in LOWER_IS_BETTER else -mean

@@ -1,0 +1,122 @@
+"""What a search for rates did, as pictures: the rates over rounds (paper 000, Figures 7 and 8), and its tree."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from counterpoise.errors import ConfigError
+
+# Colours that colour-blind readers tell apart (Okabe and Ito), then marks.
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000")
+MARKS = ("o", "s", "^", "v", "D")
+NAMED = 12  # clients up to which each has its name
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def draw_rates(runs: Mapping[str, Rows], path: Path) -> None:
+    """Write a PNG: one panel a run, by title, with the rate of each client in the model that each round kept."""
+    figure = _figure(4.2 * len(runs) + 0.4, 3.4)
+    panels = figure.subplots(1, len(runs), sharey=True, squeeze=False)[0]
+    for axes, (title, rows) in zip(panels, runs.items(), strict=True):
+        _draw_lines(axes, rows)
+        axes.set_title(title, fontsize=9, parse_math=False)
+        axes.set(xlabel="round")
+    panels[0].set(ylabel="sampling rate")
+    lines, names = max((axes.get_legend_handles_labels() for axes in panels), key=lambda named: len(named[0]))
+    if len(lines) <= NAMED:
+        figure.legend(lines, names, loc="outside right upper", frameon=False, fontsize=8)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, format="png")
+
+
+def draw_tree(rows: Rows, path: Path, title: str = "") -> None:
+    """Write a PNG of the tree as the last round left it: depth downwards, area by visits, colour by reward.
+
+    Of each node's children only the best few are recorded, and so drawn.
+    """
+    found = searched(rows)[-1][1]["tree"]
+    parent, depth, visits, reward = ([node[column] for node in found] for column in range(4))
+    parent = [int(row) for row in parent]
+    across = spread(parent)
+    figure = _figure(7.5, 4.2)
+    axes = figure.subplots()
+    for node, above in enumerate(parent):
+        if above >= 0:
+            axes.plot(
+                [across[node], across[above]], [depth[node], depth[above]], color="#bbbbbb", lw=0.7, zorder=1
+            )
+    sizes = [12 + 160 * count / max(max(visits), 1) for count in visits]
+    dots = axes.scatter(
+        across, depth, sizes, reward, cmap="viridis", edgecolors="#444444", linewidths=0.4, zorder=2
+    )
+    figure.colorbar(dots, label="mean reward")
+    axes.set(xticks=[], yticks=range(int(max(depth)) + 1), ylabel="depth (width of a box halves with each)")
+    axes.set_title(title, fontsize=10, parse_math=False)
+    axes.invert_yaxis()
+    axes.spines[["top", "right", "bottom"]].set_visible(False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, format="png")
+
+
+def searched(rows: Rows) -> list[tuple[int, Mapping[str, Any]]]:
+    """Round, from 1, and what its search recorded, of each row that has such."""
+    kept = [
+        (int(row["round"]) + 1, chart)
+        for row in rows
+        for chart in row.get("diagnostics", {}).values()
+        if "rates" in chart and "tree" in chart
+    ]
+    if not kept:
+        raise ConfigError("this run searched no rates; legal: runs of fedhoo and hoo")
+    return kept
+
+
+def spread(parent: Sequence[int]) -> list[float]:
+    """Where each node stands across: leaves next to each other, a parent in the middle of its children."""
+    children: dict[int, list[int]] = {}
+    for node, above in enumerate(parent):
+        children.setdefault(above, []).append(node)
+    across, placed = [0.0] * len(parent), 0
+
+    def place(node: int) -> None:
+        nonlocal placed
+        below = children.get(node, [])
+        for child in below:
+            place(child)
+        across[node] = sum(across[child] for child in below) / len(below) if below else float(placed)
+        placed += not below
+
+    place(0)
+    return across
+
+
+def _draw_lines(axes: Any, rows: Rows) -> None:
+    kept = searched(rows)
+    rounds = [number for number, _ in kept]
+    lines = list(zip(*(chart["rates"] for _, chart in kept), strict=True))
+    for client, rates in enumerate(lines):
+        axes.plot(
+            rounds,
+            rates,
+            color=COLOURS[client % len(COLOURS)],
+            marker=MARKS[client // len(COLOURS) % len(MARKS)],
+            markersize=3 if len(rounds) <= 60 else 0,
+            linewidth=3.2
+            - 2.2 * client / len(lines),  # a later line leaves the edges of one below it to be seen
+            drawstyle="steps-mid",
+            label=f"client {client}",
+        )
+    axes.grid(alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _figure(width: float, height: float) -> Any:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), dpi=120, layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure

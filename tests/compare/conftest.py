@@ -1,0 +1,15 @@
+"""Runs without pictures, which take longer than the runs."""
+
+from __future__ import annotations
+
+import pytest
+
+from counterpoise.compare import execute
+from counterpoise.experiment import run
+
+
+@pytest.fixture(autouse=True)
+def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    for draw in ("draw_curves", "draw_heatmap"):
+        monkeypatch.setattr(run, draw, lambda *_: None)
+    execute._load.cache_clear()

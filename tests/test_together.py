@@ -1,0 +1,68 @@
+"""Runs in one program come to what each comes to alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from counterpoise.core.local import Local
+from counterpoise.core.method import MethodSpec
+from counterpoise.errors import ConfigError
+from counterpoise.together import join, share_samples
+from tests.federations import (
+    STACKED,
+    all_state,
+    distance,
+    every_spec,
+    run_rounds,
+    simulate,
+    spec_name,
+    unequal_federation,
+)
+
+SEEDS = (46, 3, 5)
+CLOSE = 1e-8
+
+
+@pytest.mark.parametrize("spec", every_spec(), ids=spec_name)
+def test_seeds_together_equal_each_alone(spec: MethodSpec) -> None:
+    alone = [simulate(spec, engine=STACKED, seed=seed) for seed in SEEDS]
+    shared = unequal_federation()
+    simulations = [
+        simulate(spec, engine=STACKED, seed=seed, federation=share_samples(shared, unequal_federation()))
+        for seed in SEEDS
+    ]
+    together = join(simulations)
+    states = together.open()
+    for _ in range(3):
+        states = [state for state, _ in together.advance(states)]
+    for sim, state, single in zip(simulations, states, alone, strict=True):
+        assert distance(all_state(sim, state), all_state(single, run_rounds(single))) < CLOSE
+
+
+def test_learning_rates_together_equal_each_alone() -> None:
+    federation = unequal_federation()
+    rates = (0.3, 0.01)
+    locals_ = [Local(lr=lr, batch_size=12) for lr in rates]
+    together = join([simulate("fedcm", engine=STACKED, federation=federation, local=one) for one in locals_])
+    states = together.open()
+    for _ in range(2):
+        states = [state for state, _ in together.advance(states)]
+    for one, state in zip(locals_, states, strict=True):
+        alone = run_rounds(simulate("fedcm", engine=STACKED, local=one), rounds=2)
+        assert distance(state.params, alone.params) < CLOSE
+    assert distance(states[0].params, states[1].params) > 0.01
+
+
+def test_other_samples_cannot_be_shared() -> None:
+    one, other = unequal_federation(), unequal_federation()
+    other = replace(other, train=other.train._replace(x=other.train.x + 1))
+    with pytest.raises(ConfigError, match="same samples"):
+        share_samples(one, other)
+
+
+def test_other_methods_cannot_be_joined() -> None:
+    federation = unequal_federation()
+    with pytest.raises(ConfigError, match="same method"):
+        join([simulate(spec, engine=STACKED, federation=federation) for spec in ("fedavg", "fedcm")])
