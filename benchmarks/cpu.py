@@ -1,157 +1,130 @@
-"""Seconds of federated rounds on a CPU: a careful plain loop against the engines, interleaved, each in its own process.
+"""Seconds of federated rounds on a CPU: a careful plain loop, our engines, and other frameworks where they are installed.
 
-    python benchmarks/cpu.py [--workloads W1,W2] [--repeat 3] [--rounds N]
+    python benchmarks/cpu.py [--workloads W1,W2] [--repeat 3] [--rounds N] [--peers FOLDER]
 
 W1: 100 clients of 204 x 784, MLP 784-200-100-10, 10 clients a round, 5 epochs, batch 50, SGD 0.1, 50 rounds.
 W2: 20 clients of 500 x 3x32x32, three 3x3 convolutions 64-64-128, 4 clients a round, 1 epoch, batch 50, SGD 0.01, 3 rounds.
-Data is drawn; nothing is evaluated; start-up is not counted. Ratios are against `raw` of the same repetition.
+Data is drawn; nothing is evaluated. Every entry runs in its own process, interleaved; seconds are those of the rounds,
+ratios against `raw` of the same repetition, peak memory is the proportional set size of all its processes.
+
+FOLDER has scripts that run other frameworks on the same work, `peer_NAME.py`, and virtual environments `venv_NAME`, or
+elsewhere with PEERS_VENVS as prefix; each prints a line `RESULT {"seconds": ..., "startup": ...}`.
 """
 
 from __future__ import annotations
 
 import argparse
-import copy
 import json
 import os
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
-import torch
-from torch import Tensor, nn
-
-
-@dataclass(frozen=True)
-class Workload:
-    clients: int
-    samples: int
-    shape: tuple[int, ...]
-    cohort: int
-    epochs: int
-    lr: float
-    rounds: int
-    batch: int = 50
-
-    def data(self) -> tuple[Tensor, Tensor]:
-        """Noisy class means [clients, samples, ...] and labels."""
-        stream = torch.Generator().manual_seed(7)
-        means = torch.randn(10, *self.shape, generator=stream) * 0.15
-        y = torch.randint(0, 10, (self.clients, self.samples), generator=stream)
-        return torch.randn(self.clients, self.samples, *self.shape, generator=stream) + means[y], y
-
-    def cohorts(self) -> list[list[int]]:
-        stream = torch.Generator().manual_seed(11)
-        return [
-            sorted(torch.randperm(self.clients, generator=stream)[: self.cohort].tolist())
-            for _ in range(self.rounds)
-        ]
-
-    def model(self) -> nn.Module:
-        if self.shape == (784,):
-            return nn.Sequential(
-                nn.Linear(784, 200), nn.ReLU(), nn.Linear(200, 100), nn.ReLU(), nn.Linear(100, 10)
-            )
-        convolutions = [
-            *(nn.Conv2d(3, 64, 3, padding=1), nn.ReLU()),
-            *(nn.Conv2d(64, 64, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
-            *(nn.Conv2d(64, 128, 3, padding=1), nn.ReLU()),
-        ]
-        return nn.Sequential(*convolutions, nn.Flatten(), nn.Linear(128 * 16 * 16, 10))
+HERE = Path(__file__).parent
+OURS = ("raw", "raw 2 processes", "fedavg", "scaffold", "fedcm")
+PEERS = {"flower": "flwr", "pfl": "pfl", "fedlab": "fedlab", "fluke": "fluke", "fedjax": "fedjax"}
 
 
-WORKLOADS = {
-    "W1": Workload(100, 204, (784,), 10, 5, 0.1, 50),
-    "W2": Workload(20, 500, (3, 32, 32), 4, 1, 0.01, 3),
-}
-ENTRIES = ("raw", "fedavg", "scaffold", "fedcm", "fedavg stacked")
+class Measured(NamedTuple):
+    seconds: float
+    startup: float
+    peak: float  # MiB
 
 
-def raw(work: Workload) -> Callable[[], None]:
-    """One process, one thread, no framework."""
-    x, y = work.data()
-    server = work.model()
+def command(
+    entry: str, workload: str, rounds: int | None, peers: Path | None
+) -> tuple[list[str], dict[str, str]]:
+    """The words that run an entry, and what is added to the environment."""
+    one = {
+        "OMP_NUM_THREADS": "1",
+        "PEERS_THREADS": "1",
+        "BENCH_BEGAN": str(time.time()),
+        "PEERS_T0": str(time.time()),
+    }
+    if entry in PEERS and peers is not None:
+        words = [str(interpreter(entry, peers)), str(peers / f"peer_{entry}.py"), workload]
+        free = {} if entry in ("flower", "fedjax") else one  # these two decide about threads themselves
+        return words, {**free, "PYTHONPATH": str(peers)} | ({"PEERS_ROUNDS": str(rounds)} if rounds else {})
+    return [
+        sys.executable,
+        str(HERE / "workloads.py"),
+        workload,
+        entry,
+        *([str(rounds)] if rounds else []),
+    ], one
 
-    def train(client: int) -> dict[str, Tensor]:
-        net = copy.deepcopy(server)
-        optimizer = torch.optim.SGD(net.parameters(), lr=work.lr)
-        for _ in range(work.epochs):
-            for batch in torch.randperm(work.samples).split(work.batch):
-                optimizer.zero_grad()
-                nn.functional.cross_entropy(net(x[client][batch]), y[client][batch]).backward()
-                optimizer.step()
-        return net.state_dict()
 
-    def run() -> None:
-        for cohort in work.cohorts():
-            states = [train(client) for client in cohort]
-            server.load_state_dict({key: sum(s[key] for s in states) / len(states) for key in states[0]})
-
-    return run
+def interpreter(entry: str, peers: Path) -> Path:
+    prefix = os.environ.get("PEERS_VENVS", str(peers / "venv_"))
+    return Path(f"{prefix}{PEERS[entry]}") / "bin" / "python"
 
 
-def ours(work: Workload, method: str, engine: str) -> Callable[[], None]:
-    """The same rounds by an engine of ours."""
-    from counterpoise.core.local import Local
-    from counterpoise.core.part import Task
-    from counterpoise.data.dataset import Samples, no_scaling
-    from counterpoise.data.federation import Federation
-    from counterpoise.engines.choose import EngineSettings
-    from counterpoise.rounds import one_exchange
-    from counterpoise.simulation import build_simulation
-
-    x, y = (tensor.flatten(0, 1) for tensor in work.data())
-    rows = tuple(torch.arange(len(y)).view(work.clients, -1))
-    federation = Federation(Samples(x, y), Samples(x[:10], y[:10]), tuple("0123456789"), no_scaling(), rows)
-    local = Local(lr=work.lr, batch_size=work.batch, epochs=work.epochs)
-    settings = EngineSettings("stacked" if engine == "stacked" else "auto", "cpu")
-    simulation = build_simulation(
-        federation, method, work.model(), rounds=work.rounds, local=local, cohort=work.cohort, engine=settings
+def run_once(entry: str, workload: str, rounds: int | None, peers: Path | None) -> Measured | None:
+    """One process; None where it failed."""
+    words, more = command(entry, workload, rounds, peers)
+    process = subprocess.Popen(
+        words, env=os.environ | more, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
-
-    def run() -> None:
-        state = simulation.open()
-        for cohort in work.cohorts():
-            tasks = [Task(client) for client in cohort]
-            state, _ = one_exchange(simulation.method, state, simulation.engine, tasks, work.lr, work.clients)
-        simulation.close()
-
-    return run
-
-
-def time_entry(entry: str, work: Workload) -> float:
-    torch.set_num_threads(1)
-    torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1)  # its lazy imports are start-up
-    method, _, engine = entry.partition(" ")
-    run = raw(work) if entry == "raw" else ours(work, method, engine)
-    began = time.perf_counter()
-    run()
-    return time.perf_counter() - began
+    peak = 0.0
+    while process.poll() is None:
+        peak = max(peak, sum(proportional_size(pid) for pid in tree_of(process.pid)))
+        time.sleep(0.2)
+    assert process.stdout is not None
+    lines = [line for line in process.stdout.read().splitlines() if line.startswith("RESULT ")]
+    if not lines:
+        return None
+    found = json.loads(lines[-1].removeprefix("RESULT "))
+    return Measured(found["seconds"], found["startup"], peak)
 
 
-def measure(workload: str, entries: list[str], repeat: int, rounds: int | None) -> None:
-    seconds: dict[str, list[float]] = {entry: [] for entry in entries}
+def tree_of(pid: int) -> Iterator[int]:
+    """A process and all that it started."""
+    yield pid
+    for children in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            for child in children.read_text().split():
+                yield from tree_of(int(child))
+        except OSError:
+            continue  # it has ended
+
+
+def proportional_size(pid: int) -> float:
+    """MiB; memory that processes share counts once."""
+    try:
+        rows = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0.0
+    return sum(int(row.split()[1]) for row in rows if row.startswith("Pss:")) / 1024
+
+
+def measure(
+    workload: str, entries: Sequence[str], repeat: int, rounds: int | None, peers: Path | None
+) -> None:
+    found: dict[str, list[Measured | None]] = {entry: [] for entry in entries}
     for _ in range(repeat):
         for entry in entries:
-            words = [
-                sys.executable,
-                __file__,
-                "--one",
-                entry,
-                "--workloads",
-                workload,
-                *(["--rounds", str(rounds)] if rounds else []),
-            ]
-            done = subprocess.run(
-                words, capture_output=True, text=True, check=True, env=os.environ | {"OMP_NUM_THREADS": "1"}
-            )
-            seconds[entry].append(json.loads(done.stdout))
-    print(f"{workload}: medians of {repeat} on {os.cpu_count()} cores, torch {torch.__version__}")
-    for entry, times in seconds.items():
-        ratio = statistics.median(mine / base for mine, base in zip(times, seconds["raw"], strict=True))
-        print(f"  {entry:<16} {statistics.median(times):8.2f} s   {ratio:.2f} of raw", flush=True)
+            found[entry].append(run_once(entry, workload, rounds, peers))
+            print(".", end="", file=sys.stderr, flush=True)
+    print(
+        f"\n{workload}: medians of {repeat} on {os.cpu_count()} cores{f', {rounds} rounds' if rounds else ''}"
+    )
+    for entry, several in found.items():
+        pairs = [(mine, base) for mine, base in zip(several, found["raw"], strict=True) if mine and base]
+        if not pairs:
+            print(f"  {entry:<16} failed")
+            continue
+        ratio = statistics.median(mine.seconds / base.seconds for mine, base in pairs)
+        seconds, startup, peak = (
+            statistics.median(column) for column in zip(*(mine for mine, _ in pairs), strict=True)
+        )
+        print(
+            f"  {entry:<16} {seconds:8.2f} s   {ratio:.2f} of raw   start-up {startup:5.1f} s   peak {peak:5.0f} MiB",
+            flush=True,
+        )
 
 
 def main() -> None:
@@ -159,21 +132,18 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     options.add_argument("--workloads", default="W1,W2")
-    options.add_argument("--entries", default=",".join(ENTRIES))
+    options.add_argument("--entries", default=",".join(OURS))
     options.add_argument("--repeat", type=int, default=3)
     options.add_argument("--rounds", type=int)
-    options.add_argument("--one", help=argparse.SUPPRESS)
+    options.add_argument("--peers", type=Path)
     chosen = options.parse_args()
+    installed = [peer for peer in PEERS if chosen.peers and interpreter(peer, chosen.peers).exists()]
+    missing = [peer for peer in PEERS if peer not in installed]
+    if missing:
+        print(f"not installed: {', '.join(missing)}", file=sys.stderr)
     for name in chosen.workloads.split(","):
-        work = (
-            WORKLOADS[name]
-            if chosen.rounds is None
-            else Workload(**{**vars(WORKLOADS[name]), "rounds": chosen.rounds})
-        )
-        if chosen.one:
-            print(json.dumps(time_entry(chosen.one, work)))
-        else:
-            measure(name, chosen.entries.split(","), chosen.repeat, chosen.rounds)
+        entries = list(dict.fromkeys(["raw", *chosen.entries.split(","), *installed]))
+        measure(name, entries, chosen.repeat, chosen.rounds, chosen.peers)
 
 
 if __name__ == "__main__":

@@ -55,8 +55,10 @@ def validate(experiment: File, overrides: Overrides = None) -> None:
     """Check an experiment without running it: every key, the data, the model, and which engine would be chosen."""
     from counterpoise.experiment.assemble import assemble, load_federation
     from counterpoise.experiment.config import load_experiment
+    from counterpoise.experiment.track import check_tracker
 
     config = load_experiment(experiment, overrides or [])
+    check_tracker(config.track.to)
     simulation = assemble(config, load_federation(config))
     try:
         simulation.open()  # some parts see only here that they do not fit the clients

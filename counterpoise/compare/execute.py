@@ -16,7 +16,7 @@ from counterpoise.compare.jobs import Job, has_begun
 from counterpoise.compare.results import FAILURE
 from counterpoise.compare.tune import blindfold
 from counterpoise.data.federation import Federation
-from counterpoise.errors import CounterpoiseError
+from counterpoise.errors import ConfigError, CounterpoiseError
 from counterpoise.experiment.assemble import load_federation
 from counterpoise.experiment.atomic import write_atomically
 from counterpoise.experiment.config import load_experiment, make_experiment
@@ -71,7 +71,7 @@ def order(job: Job, out: Path, alone: bool) -> Order:
 
 
 def group(orders: Sequence[Order]) -> list[Group]:
-    """Which runs are executed together: those that differ in nothing but the seed, where an engine can stack them."""
+    """Which runs are executed together: those that differ only in seed and learning rate, where an engine can stack them."""
     groups: dict[str, list[Order]] = {}
     for one in orders:
         groups.setdefault(_likeness(one), []).append(one)
@@ -87,7 +87,8 @@ def _likeness(one: Order) -> str:
     on_gpu = torch.cuda.is_available() and engine.get("device", "auto") != "cpu"
     if not (engine.get("name") == "stacked" or (engine.get("name", "auto") == "auto" and on_gpu)):
         return one.path
-    return json.dumps([one.tuning, one.config | {"seed": 0}], sort_keys=True)
+    local = {key: value for key, value in one.config.get("local", {}).items() if key != "lr"}
+    return json.dumps([one.tuning, one.config | {"seed": 0, "local": local}], sort_keys=True)
 
 
 def run_group(orders: Group) -> list[str | None]:
@@ -96,6 +97,8 @@ def run_group(orders: Group) -> list[str | None]:
         return [run_one(one) for one in orders]
     try:
         run_together([_member(one) for one in orders])
+    except ConfigError:  # they cannot be joined, or one is at fault, which each will say for itself
+        return [run_one(one) for one in orders]
     except Exception as error:  # whatever it is, other runs go on
         return [note_failure(one, in_one_line(error)) for one in orders]
     return [None] * len(orders)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from counterpoise.compare.labels import show
-from counterpoise.compare.results import FAILURE, RunResult
-from counterpoise.errors import CounterpoiseError, DataError
+from counterpoise.compare.results import FAILURE, RunResult, read_result
+from counterpoise.errors import CounterpoiseError
 from counterpoise.experiment.folder import RunFolder
-from counterpoise.experiment.toml import read_toml
 
 LOCKS = Path("/proc/locks")
 RECENT = 10  # rounds that the pace is taken from
@@ -66,35 +64,12 @@ class Progress(NamedTuple):
 def read_progress(path: Path) -> Progress:
     """How a run stands; a folder that cannot be read is one that says so."""
     try:
-        result = read_unfinished(path)
+        result = read_result(path)
         _ = result.method, result.seed, result.config["rounds"], problem_words(result.config)
     except (CounterpoiseError, OSError, KeyError, TypeError, ValueError) as error:
         words = f"no {error} in its config" if isinstance(error, KeyError) else str(error)
         return Progress(path, "unreadable", last_change(path), trouble=words)
     return Progress(path, _state(result), last_change(path), result, result.failure)
-
-
-def read_unfinished(path: Path) -> RunResult:
-    """A run as far as it got; a row whose end is not there yet is none."""
-    folder = RunFolder(path)
-    return RunResult(
-        path,
-        read_toml(folder.config),
-        _read_json(folder.record),
-        whole_rows(folder.metrics),
-        [float(row["seconds"]) for row in whole_rows(folder.timing)],
-        _read_json(folder.summary) or None,
-        _read_json(path / FAILURE).get("error"),
-    )
-
-
-def whole_rows(path: Path) -> list[dict[str, Any]]:
-    """The rows of a log that may be being written."""
-    content = path.read_bytes() if path.exists() else b""
-    try:
-        return [dict(json.loads(line)) for line in content[: content.rfind(b"\n") + 1].splitlines()]
-    except (ValueError, TypeError, RecursionError):
-        raise DataError(f"{path} is damaged: not a log of rows") from None
 
 
 def is_locked(path: Path) -> bool:
@@ -129,10 +104,3 @@ def _state(result: RunResult) -> State:
     if is_locked(result.path):
         return "running"
     return "stopped" if result.failure is None else "failed"
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        return dict(json.loads(path.read_bytes())) if path.exists() else {}
-    except (ValueError, TypeError, RecursionError):
-        raise DataError(f"{path} is damaged: it is not JSON") from None

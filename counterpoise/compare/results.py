@@ -13,7 +13,7 @@ from counterpoise.experiment.folder import RunFolder, read_rows
 from counterpoise.experiment.toml import read_toml
 
 FAILURE = "failure.json"  # what a sweep leaves in the folder of a run that ended in an error
-HOW = ("engine", "checkpoint", "flower")  # tables that say how a run is executed, not what it is
+HOW = ("engine", "checkpoint", "flower", "track")  # tables that say how a run is executed, not what it is
 
 
 class RunResult(NamedTuple):

@@ -105,8 +105,9 @@ def size_of(path: Path) -> int:
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """The rows of a log."""
-    lines = path.read_bytes().splitlines() if path.exists() else []
+    """The rows of a log; one whose end is not there yet, as of a run at work, is none."""
+    content = path.read_bytes() if path.exists() else b""
+    lines = content[: content.rfind(b"\n") + 1].splitlines()
     return [_read_row(f"{path}, row {number}", line) for number, line in enumerate(lines, 1)]
 
 

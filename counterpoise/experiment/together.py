@@ -1,4 +1,4 @@
-"""Several runs that differ only in their seed, trained in one program, each in a folder of its own."""
+"""Several runs that differ only in seed and learning rate, trained in one program, each in a folder of its own."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _settled(members: Sequence[Member]) -> list[Member]:
 
 def _settle(member: Member, names: list[str]) -> Experiment:
     if not RunFolder(member.path).holds_run():
-        engine = member.experiment.engine.model_copy(update={"together": names, "name": "stacked"})
+        engine = member.experiment.engine.model_copy(update={"together": names})
         return member.experiment.model_copy(update={"engine": engine})
     known = load_experiment(RunFolder(member.path).config)
     if known.engine.together != names:

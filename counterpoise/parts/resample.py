@@ -49,7 +49,7 @@ def resample(
         return known | {"growth": torch.ones(census.clients)}
 
     def send(slot: Tree, round: int) -> Tree:
-        return {"counts": slot["counts"]} if counts == "global" else {}
+        return {"counts": slot["counts"]}
 
     def propose(slot: Tree, round: int, cohort: Sequence[int]) -> Sequence[Task]:
         assert isinstance(rate, list)
@@ -72,9 +72,7 @@ def resample(
     def update(delta: Params, slot: Tree, exchange: Exchange) -> tuple[Params, Tree]:
         replies = exchange.replies
         latest = replies.upload["resample"]["growth"].to(slot["growth"])
-        # A search may have asked a client twice.
-        growth = slot["growth"].scatter_reduce(0, replies.client.cpu(), latest, "amax", include_self=False)
-        return delta, slot | {"growth": growth}
+        return delta, slot | {"growth": slot["growth"].scatter(0, replies.client.cpu(), latest)}
 
     return Part(
         "resample",

@@ -23,7 +23,7 @@ from regression import Setting, Vector, assert_follows, gradient, setting
 
 from counterpoise.client import Broadcast
 from counterpoise.core.local import Local
-from counterpoise.core.method import Method, MethodSpec
+from counterpoise.core.method import Method, MethodSpec, find_entry
 from counterpoise.core.part import Gradient, Part, Step, Task
 from counterpoise.core.tree import Params
 from counterpoise.engines.workplace import open_task
@@ -228,3 +228,15 @@ def test_resampling_after_the_groups_of_separate_batches_are_drawn_is_refused() 
     sim = simulate([{"fedcgnm": {"group_batches": "separate"}}, "resample"])
     with pytest.raises(ConfigError, match="list it first"):
         run_rounds(sim, rounds=1)
+
+
+def test_defaults_are_those_of_the_specification() -> None:
+    defaults = {
+        "fedcgnm": {"groups": 2, "beta": 0.5, "grouping": "variance", "group_batches": "shared"},
+        "fedcgn": {"groups": 2, "weighting": "samples"},
+        "resample": {"rate": 0.6, "counts": "local"},
+        "ratio_loss": {"alpha": 1.0, "beta": 0.1},
+    }
+    for name, arguments in defaults.items():
+        parameters = find_entry(name).parameters
+        assert {key: parameters[key].default for key in arguments} == arguments

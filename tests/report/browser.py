@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import select
 import shutil
 import subprocess
 import sys
@@ -70,15 +71,15 @@ class Browser:
     def open(self, path: Path, width: int = 1280, height: int = 900, dark: bool = False) -> None:
         self.messages.clear()
         self.requests.clear()
-        self.resize(width, height)
+        self._measure(width, height)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.send("Emulation.setEmulatedMedia", features=[scheme])
         self.send("Page.navigate", url=path.resolve().as_uri())
         self._wait_for("document.readyState === 'complete' && document.body !== null")
 
     def resize(self, width: int, height: int) -> None:
-        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
-        self.send("Emulation.setDeviceMetricsOverride", **metrics)
+        """Another size of the window, once the page has been drawn in it."""
+        self._measure(width, height)
         self.ask("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(1))))")
 
     def ask(self, expression: str) -> Any:
@@ -119,6 +120,10 @@ class Browser:
         printed = self.send("Page.printToPDF", printBackground=True, preferCSSPageSize=True)
         path.write_bytes(base64.b64decode(printed["data"]))
 
+    def _measure(self, width: int, height: int) -> None:
+        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+        self.send("Emulation.setDeviceMetricsOverride", **metrics)
+
     def _wait_for(self, condition: str) -> None:
         end = time.monotonic() + PATIENCE
         while not self.ask(condition):
@@ -128,6 +133,8 @@ class Browser:
 
     def _receive(self) -> dict[str, Any]:
         while b"\0" not in self._kept:
+            if not select.select([self._answers], [], [], PATIENCE)[0]:
+                raise AssertionError(f"Chromium has said nothing for {PATIENCE:g} s")
             part = os.read(self._answers, 1 << 16)
             if not part:
                 raise AssertionError("Chromium has gone")
