@@ -24,10 +24,10 @@ from counterpoise.data.federation import Federation
 from counterpoise.engines.choose import EngineSettings
 from counterpoise.engines.precision import Precision, tf32
 from counterpoise.models.model import MODELS
-from counterpoise.simulation import Simulation, build_simulation
+from counterpoise.simulation import build_simulation
+from counterpoise.together import join
 
 CLIENTS, BATCH, STEPS, REPEATS = 10, 50, 20, 5
-PRECISIONS: tuple[Precision, ...] = ("tf32", "bf16")
 MODELS_BY_NAME: dict[str, tuple[tuple[int, ...], dict[str, object]]] = {
     "mlp": ((784,), {}),
     "convnet": ((3, 32, 32), {}),
@@ -63,20 +63,26 @@ def plain_loop(data: Federation, module: nn.Module) -> Callable[[], None]:
 
 
 def stacked(
-    data: Federation, module: nn.Module, method: str, compile: bool, precision: Precision
+    data: Federation, module: nn.Module, method: str, compiled: bool, precision: Precision, seeds: int = 1
 ) -> Callable[[], None]:
-    simulation: Simulation = build_simulation(
-        data,
-        method,
-        module,
-        rounds=1,
-        local=Local(lr=0.01, batch_size=BATCH),
-        engine=EngineSettings("stacked", "cuda", compile=compile, precision=precision),
-    )
-    state = simulation.open()
+    """A round of ours; with several seeds a round of each, in one program."""
+    simulations = [
+        build_simulation(
+            data,
+            method,
+            module,
+            rounds=1,
+            local=Local(lr=0.01, batch_size=BATCH),
+            seed=seed,
+            engine=EngineSettings("stacked", "cuda", compile=compiled, precision=precision),
+        )
+        for seed in range(seeds)
+    ]
+    together = join(simulations)
+    states = together.open()
 
     def run() -> None:
-        simulation.advance(state)
+        together.advance(states)
 
     return run
 
@@ -99,20 +105,31 @@ def main() -> None:
     options.add_argument("--models", default=",".join(MODELS_BY_NAME))
     options.add_argument("--methods", default="fedavg,scaffold,fedcm")
     options.add_argument("--ways", default="captured,compiled")
+    options.add_argument("--precisions", default="tf32,bf16")
+    options.add_argument("--seeds", type=int, default=10, help="runs in one program, for the second table")
+    options.add_argument("--stem", default="cifar", help="of the ResNet-18 of the second table")
     chosen = options.parse_args()
     print(torch.cuda.get_device_name(), torch.__version__)
     for name in chosen.models.split(","):
         with tf32("tf32"):
-            compare(name, chosen.methods.split(","), chosen.ways.split(","))
+            compare(name, chosen.methods.split(","), chosen.ways.split(","), chosen.precisions.split(","))
+            if chosen.seeds > 1:
+                compare_seeds(
+                    name,
+                    chosen.seeds,
+                    chosen.ways.split(",")[-1],
+                    chosen.precisions.split(",")[-1],
+                    chosen.stem,
+                )
 
 
-def compare(name: str, methods: Sequence[str], ways: Sequence[str]) -> None:
+def compare(name: str, methods: Sequence[str], ways: Sequence[str], precisions: Sequence[Precision]) -> None:
     """One model: every way of ours as a share of the plain loop."""
     shape, arguments = MODELS_BY_NAME[name]
     data = federation(shape)
     module = MODELS.build(name, arguments)(shape, 10).cuda()
     entries = {"plain loop": plain_loop(data, module)}
-    for method, way, precision in product(methods, ways, PRECISIONS):
+    for method, way, precision in product(methods, ways, precisions):
         entries[f"{method} {way} {precision}"] = stacked(data, module, method, way == "compiled", precision)
     baseline = 0.0
     for entry, run in entries.items():
@@ -120,6 +137,22 @@ def compare(name: str, methods: Sequence[str], ways: Sequence[str]) -> None:
         baseline = baseline or spent
         print(
             f"  {name:<9} {entry:<28} {spent:8.3f} ms a step   {spent / baseline:.3f} of the plain loop",
+            flush=True,
+        )
+
+
+def compare_seeds(name: str, seeds: int, way: str, precision: Precision, stem: str) -> None:
+    """One run alone, and several in one program: milliseconds of a client's step, and memory."""
+    shape, arguments = MODELS_BY_NAME[name]
+    data = federation(shape)
+    more = {"stem": stem} if name == "resnet18" else {}
+    module = MODELS.build(name, arguments | more)(shape, 10).cuda()
+    for count in (1, seeds):
+        torch.cuda.reset_peak_memory_stats()
+        spent = milliseconds(stacked(data, module, "fedavg", way == "compiled", precision, count))
+        peak = torch.cuda.max_memory_allocated() / 2**30
+        print(
+            f"  {name:<9} {count:>2} runs, {way}, {precision}, {stem} stem: {spent:8.3f} ms a step of all, {spent / count / CLIENTS:.4f} ms a client's step, peak {peak:.1f} GiB",
             flush=True,
         )
 

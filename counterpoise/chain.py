@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from counterpoise.core.part import Outputs
-from counterpoise.core.tree import Params
+from counterpoise.core.tree import Params, stack
 from counterpoise.models.classifier import Classifier
 
 
@@ -60,19 +60,32 @@ class Chain(NamedTuple):
     def backward(
         self, params: Params, entered: list[Tensor], logits: Tensor, features: Tensor | None
     ) -> Params:
-        """Gradients of all parameters from those of the logits and of the features; leading axes carry over."""
+        """Gradients of all parameters from those of the logits [B, C] and of the features."""
         grads, gradient = {}, logits
         for place in reversed(range(len(self.stages))):
             weight, bias, activation = self.stages[place]
             gradient = activation.pull(gradient, entered[place + 1])
-            grads[weight] = gradient.mT @ entered[place]
+            grads[weight] = gradient.t() @ entered[place]
             if bias:
-                grads[bias] = gradient.sum(-2)
+                grads[bias] = gradient.sum(0)
             if place:
                 gradient = gradient @ params[weight]
                 if self.names_features and features is not None and place == len(self.stages) - 1:
                     gradient = gradient + features
         return {name: grads[name] for name in params}
+
+    def backward_each(
+        self, params: Params, entered: list[Tensor], logits: Tensor, features: Tensor | None
+    ) -> Params:
+        """The same [H, ...] from gradients [H, B, C] of H losses; samples without a part in a loss are left out of its pass."""
+        concerned = logits.any(-1) if features is None else logits.any(-1) | features.any(-1)  # [H, B]
+
+        def one(loss: int) -> Params:
+            rows = torch.nonzero(concerned[loss]).flatten()
+            slopes = None if features is None else features[loss, rows]
+            return self.backward(params, [values[rows] for values in entered], logits[loss, rows], slopes)
+
+        return stack([one(loss) for loss in range(len(logits))])
 
 
 def chain_of(module: nn.Module) -> Chain | None:

@@ -69,14 +69,15 @@ def direct_gradient(
 def _chain_gradient(chain: Chain, params: Params, x: Tensor, loss: Loss) -> Gradient:
     entered = chain.forward(params, x)
     outputs = chain.outputs(entered)
+    backward = chain.backward if loss.groups is None else chain.backward_each
     if loss.by_logits is not None:
         value, logits = loss.by_logits(outputs)
-        return Gradient(chain.backward(params, entered, logits, None), {}, value.sum())
+        return Gradient(backward(params, entered, logits, None), {}, value.sum())
     tracked = Outputs(*(tensor.detach().requires_grad_() for tensor in outputs))
     with torch.enable_grad():
         value = loss.value(tracked)
         logits, features = _slopes(value, list(tracked))
-    return Gradient(chain.backward(params, entered, logits, features), {}, value.detach().sum())
+    return Gradient(backward(params, entered, logits, features), {}, value.detach().sum())
 
 
 def _slopes(value: Tensor, leaves: Sequence[Tensor]) -> list[Tensor]:

@@ -29,7 +29,7 @@ Measurement: TypeAlias = Callable[
 ]  # sums over a batch, so that batches and clients add up
 
 BATCH = 1000
-STACKED = 32  # models that pass over a batch side by side
+STACKED = 8  # models that pass over a batch side by side
 
 
 @dataclass(frozen=True)

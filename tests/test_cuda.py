@@ -25,6 +25,8 @@ from counterpoise.core.local import Local
 from counterpoise.core.method import METHODS, MethodSpec
 from counterpoise.core.tree import Tree
 from counterpoise.engines.choose import EngineSettings
+from counterpoise.engines.precision import Precision
+from counterpoise.together import join, share_samples
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU on this machine")
 
@@ -32,6 +34,7 @@ GPU = "cuda"
 GPU_LOOP, GPU_STACKED = replace(LOOP, device=GPU), replace(STACKED, device=GPU)
 ENGINES = {"loop": GPU_LOOP, "stacked": replace(GPU_STACKED, chunk=2)}
 IMAGE = (1, 8, 8)
+SEEDS = (46, 3, 5)
 WRAPPED = Local(lr=0.05, batch_size=16, momentum=0.5, batching="wrap")
 COMPOSED: list[MethodSpec] = [
     ["mofedsam", "balanced_softmax"],
@@ -112,3 +115,60 @@ def test_a_run_repeats_and_resumes_bit_for_bit(tmp_path: Path) -> None:
     newest = sorted((tmp_path / "two" / "checkpoints").glob("round-*.json"))[-1]
     newest.unlink()
     assert resume(tmp_path / "two")["state_sha256"] == first["state_sha256"]
+
+
+def test_convolutions_as_products_agree_when_compiled() -> None:
+    federation = unequal_federation(IMAGE)
+    plain, compiled = (
+        state_of(
+            "fedavg",
+            engine,
+            federation=federation,
+            model=small_model("resnet8", IMAGE, norm="group", width=4),
+            local=WRAPPED,
+        )
+        for engine in (GPU_STACKED, replace(GPU_STACKED, compile=True))
+    )
+    assert distance(plain, compiled) < 1e-8
+
+
+@pytest.mark.parametrize("spec", ["fedavg", "scaffold", ["fedcgnm", "fedhoo"]], ids=spec_name)
+def test_seeds_together_equal_each_alone(spec: MethodSpec) -> None:
+    shared = unequal_federation().to(GPU, torch.float64)
+    simulations = [
+        simulate(spec, engine=GPU_STACKED, seed=seed, federation=share_samples(shared, unequal_federation()))
+        for seed in SEEDS
+    ]
+    together = join(simulations)
+    states = together.open()
+    for _ in range(3):
+        states = [state for state, _ in together.advance(states)]
+    scores = together.evaluate(states)
+    for sim, state, score, seed in zip(simulations, states, scores, SEEDS, strict=True):
+        alone = simulate(spec, seed=seed)
+        end = run_rounds(alone)
+        assert distance(all_state(sim, state), all_state(alone, end)) < 1e-8
+        assert score["per_class_recall"] == alone.evaluate(end)["per_class_recall"]
+
+
+@pytest.mark.parametrize("precision", ["tf32", "bf16"])
+def test_lower_precision_is_near_and_repeats_bit_for_bit(precision: Precision) -> None:
+    settings = {
+        "federation": unequal_federation(IMAGE),
+        "model": small_model("resnet8", IMAGE, norm="group", width=8),
+        "local": WRAPPED,
+        "dtype": torch.float32,
+    }
+    exact = state_of("fedavg", GPU_STACKED, **settings)["params"]
+    once, again = (
+        state_of("fedavg", replace(GPU_STACKED, precision=precision), **settings)["params"] for _ in range(2)
+    )
+    assert distance(once, again) == 0
+    assert 0 < distance(exact, once) < 0.1
+
+
+def test_the_process_keeps_its_own_precision() -> None:
+    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    simulation = simulate("fedavg", engine=replace(GPU_STACKED, precision="tf32"), dtype=torch.float32)
+    run_rounds(simulation, rounds=1)
+    assert (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32) == before

@@ -114,13 +114,12 @@ def _print_runs(found: Sequence[Progress]) -> None:
 
 def _one_run(path: Path) -> RunResult:
     """The run of a folder; a folder of many is refused, with the name of one."""
-    from counterpoise.compare.progress import read_unfinished
-    from counterpoise.compare.results import find_runs
+    from counterpoise.compare.results import find_runs, read_result
     from counterpoise.errors import ConfigError
     from counterpoise.experiment.folder import RunFolder
 
     if RunFolder(path).holds_run():
-        return read_unfinished(path)
+        return read_result(path)
     below = find_runs([path])
     if not below:
         raise ConfigError(f"{path} holds no run: there is no config.toml in it")

@@ -12,10 +12,16 @@ from counterpoise.compare.execute import Event, Group, Hands, Order, run_group, 
 from counterpoise.data.root import data_root
 from counterpoise.errors import ConfigError
 
+QUIET = (
+    "RAY_USAGE_STATS_ENABLED",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO",
+)  # no reports home, no advice on stderr
+
 
 def on_ray(groups: Sequence[Group], processes: int) -> Generator[Event]:
     """On the cluster that RAY_ADDRESS names, else on a small one of so many processes that ends with the sweep."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    for name in QUIET:
+        os.environ.setdefault(name, "0")
     try:
         import ray
     except ImportError:

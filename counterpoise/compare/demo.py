@@ -23,24 +23,24 @@ METHODS: list[Any] = [
 
 DIGITS: dict[str, Any] = {
     "name": "digits",
-    "rounds": 50,
+    "rounds": 40,
     "data": {"name": "digits", "imbalance": 20.0},
     "partition": {"name": "dirichlet", "clients": 20, "alpha": 0.3},
     "cohort": {"size": 8},
     "local": {"lr": 0.1, "epochs": 2, "batch_size": 16},
     "evaluate": {"every": 5},
-    "checkpoint": {"every": 25},
+    "checkpoint": {"every": 20},
 }
 
 FASHION: dict[str, Any] = {
     "name": "Fashion-MNIST",
-    "rounds": 20,
+    "rounds": 15,
     "data": {"name": "fashion_mnist", "imbalance": 100.0},
     "partition": {"name": "dirichlet", "clients": 50, "alpha": 0.3},
     "cohort": {"size": 5},
     "local": {"lr": 0.05, "epochs": 2, "batch_size": 32},
     "evaluate": {"every": 5},
-    "checkpoint": {"every": 10},
+    "checkpoint": {"every": 15},
 }
 
 

@@ -106,9 +106,7 @@ def run_group(orders: Group) -> list[str | None]:
 
 def _member(one: Order) -> Member:
     folder = RunFolder(Path(one.path))
-    forget_failure(folder)
-    if not has_begun(folder):
-        folder.config.unlink(missing_ok=True)
+    make_ready(folder)
     return Member(make_experiment(one.config), folder.path, _federation(one))
 
 
@@ -122,12 +120,10 @@ def run_one(one: Order) -> str | None:
     try:
         experiment = make_experiment(one.config)
         federation = _federation(one)
-        forget_failure(folder)
+        make_ready(folder)
         if has_begun(folder):
             resume(folder.path, federation=federation)
         else:
-            for left in (folder.config, folder.metrics, folder.timing):
-                left.unlink(missing_ok=True)
             start(experiment, folder.path, federation=federation)
     except Exception as error:  # whatever it is, the other runs go on
         return note_failure(one, in_one_line(error))
@@ -172,8 +168,12 @@ def note_failure(one: Order, error: str) -> str:
     return error
 
 
-def forget_failure(folder: RunFolder) -> None:
+def make_ready(folder: RunFolder) -> None:
+    """Forget a failure; of a run that never began, forget what it left, so that it starts as if new."""
     (folder.path / FAILURE).unlink(missing_ok=True)
+    if not has_begun(folder):
+        for left in (folder.config, folder.metrics, folder.timing):
+            left.unlink(missing_ok=True)
 
 
 def in_one_line(error: Exception) -> str:

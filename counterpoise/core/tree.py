@@ -78,6 +78,18 @@ def take(tree: Tree, rows: Any) -> Tree:
     return tmap(lambda leaf: leaf[rows], tree)
 
 
+def rows(stacked: Tree, count: int) -> list[Tree]:
+    """Each row of stacked trees in memory of its own, copied all at once: on a GPU by one kernel, not one a tensor."""
+    parts = {path: leaf.unbind() for path, leaf in flatten(stacked).items()}
+    copies = {path: [torch.empty_like(row) for row in leaf] for path, leaf in parts.items()}
+    if parts:
+        torch._foreach_copy_(
+            [copy for leaf in copies.values() for copy in leaf],
+            [row for leaf in parts.values() for row in leaf],
+        )
+    return [unflatten({path: leaf[k] for path, leaf in copies.items()}) for k in range(count)]
+
+
 def mix(weights: Tensor, stacked: Tree) -> Tree:
     """``sum_k weights[k] * stacked[k]``, summed in float64 one row after another, then cast back.
 

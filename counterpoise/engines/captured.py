@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TypeAlias
 
 import torch
@@ -34,7 +36,7 @@ class CapturedSteps:
                 self._advance()
         torch.cuda.current_stream().wait_stream(side)
         self._index.zero_()
-        with torch.cuda.graph(self._graph):
+        with _no_collection(), torch.cuda.graph(self._graph):
             self._advance()
 
     def run(self, inputs: Tree, steps: int) -> Progress:
@@ -57,6 +59,19 @@ class CapturedSteps:
             return place.copy_(value)
         active = self._inputs["stats"]["steps"] > self._index
         return place.copy_(torch.where(active.view(-1, *[1] * (value.dim() - 1)), value, place))
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Collect garbage now and not while capturing: a graph of another run that is freed meanwhile ends the capture."""
+    was_enabled = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def shape_of(inputs: Tree, even: bool) -> tuple[object, ...]:

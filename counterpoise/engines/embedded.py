@@ -10,7 +10,7 @@ import torch
 
 from counterpoise.client import Broadcast, Result, enroll
 from counterpoise.core.part import Replies, Task
-from counterpoise.core.tree import Params, Tree, finite_rows, stack, take, tmap
+from counterpoise.core.tree import Params, Tree, finite_rows, rows, stack
 from counterpoise.engines.memories import Memories, Memory
 from counterpoise.engines.workplace import Refusal, Trainer, Workload, Workplace
 from counterpoise.evaluate import Measurement, measure_many
@@ -40,11 +40,8 @@ class EmbeddedEngine:
         """The replies that a training comes to; what clients will remember waits for ``commit``."""
         # A memory that is not finite must never be committed: its loss marks the reply as bad.
         sound = finite_rows(result.memory, len(tasks)).to(result.loss.device)
-        self._pending = (
-            {task.client: tmap(torch.clone, take(result.memory, k)) for k, task in enumerate(tasks)}
-            if result.memory
-            else {}
-        )
+        kept = rows(result.memory, len(tasks)) if result.memory else []
+        self._pending = {task.client: memory for task, memory in zip(tasks, kept, strict=False)}
         client = torch.tensor([task.client for task in tasks])
         loss = torch.where(sound, result.loss, torch.nan)
         return Replies(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, TypeAlias, cast
+from typing import Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -71,6 +71,6 @@ def group_momentum(
 
 def sum_of_units(vectors: Params) -> Params:
     """``sum_h v_h / ||v_h||`` of vectors [H, ...], each norm over all tensors together."""
-    squares = [leaf.flatten(1).square().sum(1) for leaf in leaves(vectors)]
-    scales = 1 / cast(Tensor, sum(squares)).sqrt().clamp(min=SHORTEST)  # [H]
+    norms = torch.stack([torch.linalg.vector_norm(leaf.flatten(1), dim=1) for leaf in leaves(vectors)])
+    scales = 1 / torch.linalg.vector_norm(norms, dim=0).clamp(min=SHORTEST)  # [H]
     return tmap(lambda v: torch.tensordot(scales, v, 1), vectors)

@@ -13,9 +13,10 @@ import pytest
 from runs import assert_refused, call, finish, read_strictly, spawn, tiny
 
 from counterpoise.compare.difference import difference
-from counterpoise.compare.progress import is_locked, read_progress, read_unfinished, whole_rows
+from counterpoise.compare.progress import is_locked, read_progress
+from counterpoise.compare.results import read_result
 from counterpoise.errors import DataError
-from counterpoise.experiment.folder import RunFolder
+from counterpoise.experiment.folder import RunFolder, read_rows
 from counterpoise.experiment.runner import start
 
 
@@ -71,7 +72,7 @@ def test_runs_as_json_are_plain(runs: Path) -> None:
     assert list(found) == ["a", "b", "c", "d"]
     assert [run["state"] for run in found.values()] == ["done", "done", "done", "stopped"]
     assert (found["d"]["round"], found["d"]["rounds"]) == (2, 4)
-    rows = whole_rows(runs / "d" / "metrics.jsonl")
+    rows = read_rows(runs / "d" / "metrics.jsonl")
     assert found["d"]["scores"]["accuracy"] == rows[-1]["accuracy"]
 
 
@@ -113,15 +114,15 @@ def test_one_damaged_run_does_not_hide_the_others(runs: Path, name: str, content
 
 def test_a_row_whose_end_is_missing_is_no_row_yet(runs: Path) -> None:
     log = runs / "d" / "metrics.jsonl"
-    before = whole_rows(log)
+    before = read_rows(log)
     line = log.read_bytes().splitlines()[-1]
     for length in (1, len(line) // 2, len(line)):
         log.write_bytes(b"".join(json.dumps(row).encode() + b"\n" for row in before) + line[:length])
-        assert whole_rows(log) == before
+        assert read_rows(log) == before
         assert listed(runs)["d"]["round"] == 2
     log.write_bytes(line[:9] + b"\n")
     with pytest.raises(DataError, match="damaged"):
-        whole_rows(log)
+        read_rows(log)
 
 
 def test_runs_are_looked_for_in_runs(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,7 +207,7 @@ def test_versions_machine_and_data_are_told(runs: Path) -> None:
         data_sha256="0" * 64,
         clients=[*old["clients"], [7] * 10],
     )
-    rows = whole_rows(runs / "b" / "metrics.jsonl")
+    rows = read_rows(runs / "b" / "metrics.jsonl")
     rows[2]["loss"] += 1e-9
     (runs / "b" / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     found = difference_of(runs / "a", runs / "b")
@@ -222,14 +223,14 @@ def test_versions_machine_and_data_are_told(runs: Path) -> None:
 
 
 def test_how_a_run_is_executed_is_told_apart_from_what_it_is(runs: Path) -> None:
-    one, other = read_unfinished(runs / "a"), read_unfinished(runs / "b")
+    one, other = read_result(runs / "a"), read_result(runs / "b")
     engine = {"engine": other.config["engine"] | {"processes": 7}}
     found = difference(one, other._replace(config=other.config | engine))
     assert found.words.startswith("Same experiment, executed in another way (engine.processes): same results")
 
 
 def test_of_many_keys_the_first_are_named(runs: Path) -> None:
-    one, other = read_unfinished(runs / "a"), read_unfinished(runs / "b")
+    one, other = read_result(runs / "a"), read_result(runs / "b")
     local = dict.fromkeys(("lr", "batch_size", "epochs", "momentum"), 77)
     found = difference(one, other._replace(config=other.config | {"local": other.config["local"] | local}))
     assert found.words.startswith("Config differs in local.lr, local.batch_size, local.epochs and 1 more: ")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
+import re
 import signal
 from contextlib import closing
 from pathlib import Path
@@ -13,6 +16,7 @@ import pytest
 from runs import TINY, assert_refused, call, read_strictly
 from sweeps import METHODS, ends_of, run_here, table_of, tiny_sweep, write_tiny_sweep
 
+from counterpoise.cli.progress import RunsBar
 from counterpoise.compare import execute
 from counterpoise.compare.execute import group, order, run_one
 from counterpoise.compare.jobs import expand
@@ -147,6 +151,19 @@ def test_watchers_see_runs_begin_and_end(tmp_path: Path) -> None:
     run_sweep(tiny_sweep(seeds=1), tmp_path, Means(), seen.append)
     runs = [(tally.done, tally.running, tally.failed) for tally in seen if tally.what == "runs"]
     assert runs == [(0, 0, 0), (0, 1, 0), (1, 0, 0), (1, 1, 0), (2, 0, 0)]
+
+
+def test_a_terminal_shows_runs_done_running_failed_and_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "120")
+    shown = io.StringIO()
+    with contextlib.redirect_stderr(shown), RunsBar() as bar:
+        bar.show(Tally("tuning", 0, 0))
+        bar.show(Tally("runs", 10, 3, running=2, failed=1))
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.getvalue())
+    assert "4/10 2 running 1 failed" in text
+    assert re.search(r"left (-|\d)", text)
+    assert "tuning" not in text
 
 
 def test_a_dry_run_tells_what_would_run_and_writes_nothing(tmp_path: Path) -> None:

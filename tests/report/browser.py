@@ -159,7 +159,8 @@ class Browser:
 def chromium() -> Iterator[Browser]:
     """A browser that ends with the block. Its sandbox needs rights that a container's root does not have."""
     assert CHROMIUM is not None
-    with tempfile.TemporaryDirectory() as profile:
+    # Chromium's helpers may still write into the profile when it is removed.
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         theirs_in, ours_out = os.pipe()
         ours_in, theirs_out = os.pipe()
         options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run"]

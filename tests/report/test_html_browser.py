@@ -128,7 +128,10 @@ def test_values_appear_by_the_keyboard_and_are_spoken(opened: Browser) -> None:
     assert opened.ask(f"document.querySelector('{TIP}').hidden")
 
 
-def test_every_kind_of_diagnostic_is_drawn(opened: Browser) -> None:
+def test_every_kind_of_diagnostic_is_drawn_when_the_reader_comes_near(opened: Browser) -> None:
+    assert opened.ask("document.querySelectorAll('[data-chart=diagnostics] .plot svg').length") == 0
+    opened.middle("[data-chart=diagnostics]")
+    opened.resize(1279, 900)
     drawn = opened.ask(
         "[...document.querySelectorAll('[data-chart=diagnostics] figure')]"
         ".map(f => [f.querySelector('h3').textContent, f.querySelectorAll('svg .line, svg .cell').length])"
@@ -144,6 +147,8 @@ def test_every_kind_of_diagnostic_is_drawn(opened: Browser) -> None:
 
 
 def test_every_chart_has_its_numbers_as_a_table(opened: Browser) -> None:
+    opened.middle("[data-chart=diagnostics]")
+    opened.resize(1280, 900)
     opened.ask("document.querySelectorAll('.numbers').forEach(d => { d.open = true; })")
     opened.resize(1279, 900)  # lets the event of opening pass
     counts = opened.ask(

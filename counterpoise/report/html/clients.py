@@ -11,6 +11,7 @@ from counterpoise.core.method import PARTS, build_method
 from counterpoise.core.part import Part
 from counterpoise.report.html.markup import Html, element, join, table
 from counterpoise.report.html.study import Study
+from counterpoise.report.html.tables import PROBLEM, problem_cell
 from counterpoise.report.html.units import Show, bytes_, percent
 
 MOST_NAMED = 5  # seeds whose worst client is named
@@ -36,11 +37,11 @@ def worst_clients(study: Study) -> Html | None:
     rows = [_worst_row(study, *one) for one in scored if one[2]]
     if not rows:
         return None
-    setting = ["Setting"] if len(study.problems) > 1 else []
+    several = [PROBLEM] if len(study.problems) > 1 else []
     which = element("th", "Which client is the worst", scope="col", class_="words")
     return table(
         "Balanced accuracy in percent on what each client holds out, last round, mean ± sample deviation over seeds",
-        ["Method", *setting, "Mean over clients", "Worst client", which],
+        ["Method", *several, "Mean over clients", "Worst client", which],
         rows,
         class_="sortable",
     )
@@ -52,7 +53,7 @@ def _worst_row(study: Study, problem: str, method: str, runs: Sequence[RunResult
     more = f"; and so on for {len(which)} seeds" if len(which) > MOST_NAMED else ""
     return [
         method,
-        *([element("td", problem, data_value=problem)] if len(study.problems) > 1 else []),
+        *([problem_cell(problem)] if len(study.problems) > 1 else []),
         _spread([one["mean_client_balanced_accuracy"] for one in last]),
         _spread([one["worst_client_balanced_accuracy"] for one in last]),
         element("td", "; ".join(which[:MOST_NAMED]) + more, class_="words"),

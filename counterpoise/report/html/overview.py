@@ -35,8 +35,8 @@ def lead(study: Study) -> Html:
 def _what(study: Study, runs: Sequence[RunResult]) -> str:
     seeds = sorted({run.seed for run in runs})
     shown = ", ".join(map(str, seeds)) if len(seeds) <= 6 else f"{seeds[0]} to {seeds[-1]}"
-    who = study.methods[0] if len(study.methods) == 1 else "Each method"
-    where = f" in {plural(len(study.problems), 'setting')}" if len(study.problems) > 1 else ""
+    who = study.methods[0] if len(study.methods) == 1 else "The methods"
+    where = f" on {plural(len(study.problems), 'problem')}" if len(study.problems) > 1 else ""
     return f"{who} ran{where} with {'seed' if len(seeds) == 1 else 'seeds'} {shown}"
 
 
@@ -86,12 +86,12 @@ def _range(values: Iterable[float]) -> str:
 
 
 def verdicts(study: Study) -> Html:
-    """A sentence for each method; where there are several settings, those over all of them stand first."""
+    """A sentence for each method; where there are several problems, those over all of them stand first."""
     found = study.comparison.verdicts
     overall = [v for v in found if v.problem == ALL] or list(found)
     rest = [v for v in found if v not in overall]
     more = element(
-        "details", element("summary", "Setting by setting"), _sentences(rest), class_="quiet"
+        "details", element("summary", "Problem by problem"), _sentences(rest), class_="quiet"
     ) if rest else Html()  # fmt: skip
     notes = element("ul", join(element("li", note) for note in study.comparison.notes), class_="notes")
     return join([_leader(study), _sentences(overall), more, notes if study.comparison.notes else Html()])

@@ -19,6 +19,7 @@ HEADS = {
     "tail": "Tail",
     "worst_class_recall": "Worst class",
 }
+PROBLEM = element("th", "Problem", scope="col", class_="words")
 COSTS: Columns = {
     "last": ("Last", percent),
     "best": ("Best", percent),
@@ -52,7 +53,7 @@ def _table(study: Study, caption: str, columns: Columns, judged: bool) -> Html:
     uneven = len({row.seeds for row in study.comparison.rows}) > 1
     titles = [
         "Method",
-        *(["Setting"] if several else []),
+        *([PROBLEM] if several else []),
         *(["Seeds"] if uneven else []),
         *extra,
         *[name for name, _ in columns.values()],
@@ -61,7 +62,7 @@ def _table(study: Study, caption: str, columns: Columns, judged: bool) -> Html:
     rows = [
         [
             element("span", _mark(study, row.method), element("span", breakable(row.method)), class_="name"),
-            *([element("td", row.problem, data_value=row.problem)] if several else []),
+            *([problem_cell(row.problem)] if several else []),
             *([element("td", str(len(row.seeds)), data_value=len(row.seeds))] if uneven else []),
             *([_judgement(study, row)] if extra else []),
             *(
@@ -119,3 +120,7 @@ def cost_of(study: Study, row: Row, key: str) -> float:
     mean = row.cells[key].mean
     assert mean is not None
     return mean if (study.comparison.score if key in MOMENTS else key) in LOWER_IS_BETTER else -mean
+
+
+def problem_cell(problem: str) -> Html:
+    return element("td", problem, class_="words narrow", data_value=problem)

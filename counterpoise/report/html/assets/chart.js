@@ -8,7 +8,7 @@ const PRINTED_WIDTH = 660;
  * `draw(width)` gives {height, nodes, stops, byX, head, rows}. Stops are rows of places that a reader can go to:
  * {x, y, title, lines: [[name, value, method or null]]}. Head and rows are the same numbers as a table.
  */
-function mountChart(place, { title, note = "", controls = [], legend = null, draw }) {
+function mountChart(place, { title, note = "", controls = [], legend = null, lazy = false, draw }) {
   const id = `chart-${(serial += 1)}`;
   const plot = h("div", { class: "plot" });
   const tip = h("div", { class: "tip", "aria-hidden": "true", hidden: true });
@@ -18,10 +18,10 @@ function mountChart(place, { title, note = "", controls = [], legend = null, dra
   const caption = h("figcaption", {}, h("h3", { id }, title), remark);
   const tools = controls.length ? [h("div", { class: "controls" }, controls)] : [];
   const figure = h("figure", { class: "chart", "aria-labelledby": id }, caption, tools, legend, plot, live, numbers);
-  const view = { plot, tip, live, drawn: null, width: 0, at: null };
+  const view = { plot, tip, live, drawn: null, width: 0, at: null, near: !lazy };
 
   function redraw() {
-    if (figure.hidden) return;
+    if (figure.hidden || !(view.near || printing)) return;
     view.width = printing ? PRINTED_WIDTH : Math.max(plot.clientWidth, 240);
     view.drawn = draw(view.width);
     remark.textContent = typeof note === "function" ? note() : note;
@@ -36,17 +36,32 @@ function mountChart(place, { title, note = "", controls = [], legend = null, dra
     numbers.lastChild.replaceChildren(numberTable(title, view.drawn));
   }
 
-  numbers.addEventListener("toggle", () => numbers.open && fillNumbers());
+  numbers.addEventListener("toggle", () => numbers.open && view.drawn && fillNumbers());
   place.append(figure);
   onChange(redraw);
   watchWidth(plot, view, redraw);
+  if (lazy) waitUntilNear(figure, view, redraw);
   redraw();
   return { figure, redraw };
 }
 
+/** A page of hundreds of charts opens at once where each is drawn only when the reader comes near. */
+function waitUntilNear(figure, view, redraw) {
+  const watcher = new IntersectionObserver(
+    ([seen]) => {
+      if (!seen.isIntersecting) return;
+      watcher.disconnect();
+      view.near = true;
+      redraw();
+    },
+    { rootMargin: "800px" },
+  );
+  watcher.observe(figure);
+}
+
 function watchWidth(plot, view, redraw) {
   new ResizeObserver(() => {
-    if (!printing && plot.clientWidth && Math.abs(plot.clientWidth - view.width) > 1) redraw();
+    if (view.drawn && !printing && plot.clientWidth && Math.abs(plot.clientWidth - view.width) > 1) redraw();
   }).observe(plot);
 }
 

@@ -21,6 +21,7 @@ function mountDiagnostics(place) {
 function mountCurve(place, { title, part, series }) {
   return mountChart(place, {
     title,
+    lazy: true,
     note: `Recorded by ${part} whenever the model was scored; mean over seeds with one deviation to either side.`,
     legend: methodLegend(() => new Set(series.map(({ method }) => method))),
     draw: (width) => drawCurves(series.filter(({ method }) => isShown(method)), plain, width),
@@ -39,6 +40,7 @@ function mountFrames(place, one) {
   const values = kind === "tree" && columns.length > 2 ? [chooser("Colour by", columns.slice(1), 0, (column) => choose("column")(column + 1))] : [];
   const chart = mountChart(place, {
     title: `${one.title} · ${DATA.methods[one.method]}`,
+    lazy: true,
     note: () => frameNote(one),
     controls: [...rounds, ...ways, ...values],
     draw: (width) => (frames.length ? DRAW[kind](one, chosen, width) : message(width, "Nothing was recorded.")),

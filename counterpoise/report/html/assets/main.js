@@ -11,7 +11,7 @@ const MOUNT = {
 
 function offerProblems() {
   if (DATA.problems.length < 2) return;
-  const bar = h("div", { class: "setting" }, chooser("Setting of the charts", DATA.problems, 0, (problem) => change({ problem })));
+  const bar = h("div", { class: "problem" }, chooser("Problem of the charts", DATA.problems, 0, (problem) => change({ problem })));
   document.querySelector("nav").after(bar);
 }
 
