@@ -72,7 +72,7 @@ def run_once(entry: str, workload: str, rounds: int | None, peers: Path | None) 
     peak = 0.0
     while process.poll() is None:
         peak = max(peak, sum(proportional_size(pid) for pid in tree_of(process.pid)))
-        time.sleep(0.2)
+        time.sleep(1.0)  # a look at the memory costs time of its own
     assert process.stdout is not None
     lines = [line for line in process.stdout.read().splitlines() if line.startswith("RESULT ")]
     if not lines:

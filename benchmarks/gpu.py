@@ -22,7 +22,7 @@ from counterpoise.core.local import Local
 from counterpoise.data.dataset import Samples, no_scaling
 from counterpoise.data.federation import Federation
 from counterpoise.engines.choose import EngineSettings
-from counterpoise.engines.precision import Precision, tf32
+from counterpoise.engines.precision import Precision, arithmetic
 from counterpoise.models.model import MODELS
 from counterpoise.simulation import build_simulation
 from counterpoise.together import join
@@ -111,7 +111,7 @@ def main() -> None:
     chosen = options.parse_args()
     print(torch.cuda.get_device_name(), torch.__version__)
     for name in chosen.models.split(","):
-        with tf32("tf32"):
+        with arithmetic("tf32"):
             compare(name, chosen.methods.split(","), chosen.ways.split(","), chosen.precisions.split(","))
             if chosen.seeds > 1:
                 compare_seeds(

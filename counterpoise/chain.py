@@ -61,18 +61,35 @@ class Chain(NamedTuple):
         self, params: Params, entered: list[Tensor], logits: Tensor, features: Tensor | None
     ) -> Params:
         """Gradients of all parameters from those of the logits [B, C] and of the features."""
-        grads, gradient = {}, logits
+        grads: Params = {}
+        for stage, gradient, inputs in self._slopes(params, entered, logits, features):
+            grads[stage.weight] = gradient.t() @ inputs
+            if stage.bias:
+                grads[stage.bias] = gradient.sum(0)
+        return {name: grads[name] for name in params}
+
+    def descend(
+        self, params: Params, entered: list[Tensor], logits: Tensor, features: Tensor | None, lr: float
+    ) -> None:
+        """``params - lr * gradients`` in place: the gradient of a weight is never written down."""
+        for stage, gradient, inputs in self._slopes(params, entered, logits, features):
+            params[stage.weight].addmm_(gradient.t(), inputs, alpha=-lr)
+            if stage.bias:
+                params[stage.bias].sub_(gradient.sum(0), alpha=lr)
+
+    def _slopes(
+        self, params: Params, entered: list[Tensor], logits: Tensor, features: Tensor | None
+    ) -> Iterator[tuple[Stage, Tensor, Tensor]]:
+        """From the last stage to the first: the gradient of its product and what entered it; the stage may then change."""
+        gradient = logits
         for place in reversed(range(len(self.stages))):
-            weight, bias, activation = self.stages[place]
-            gradient = activation.pull(gradient, entered[place + 1])
-            grads[weight] = gradient.t() @ entered[place]
-            if bias:
-                grads[bias] = gradient.sum(0)
+            stage = self.stages[place]
+            here = stage.activation.pull(gradient, entered[place + 1])
             if place:
-                gradient = gradient @ params[weight]
+                gradient = here @ params[stage.weight]
                 if self.names_features and features is not None and place == len(self.stages) - 1:
                     gradient = gradient + features
-        return {name: grads[name] for name in params}
+            yield stage, here, entered[place]
 
     def backward_each(
         self, params: Params, entered: list[Tensor], logits: Tensor, features: Tensor | None

@@ -68,16 +68,22 @@ def direct_gradient(
 
 def _chain_gradient(chain: Chain, params: Params, x: Tensor, loss: Loss) -> Gradient:
     entered = chain.forward(params, x)
-    outputs = chain.outputs(entered)
+    value, logits, features = slopes(chain, entered, loss)
     backward = chain.backward if loss.groups is None else chain.backward_each
+    return Gradient(backward(params, entered, logits, features), {}, value)
+
+
+def slopes(chain: Chain, entered: list[Tensor], loss: Loss) -> tuple[Tensor, Tensor, Tensor | None]:
+    """The loss of a pass through a chain, and its gradients by the logits and, where it may look at them, the features."""
+    outputs = chain.outputs(entered)
     if loss.by_logits is not None:
         value, logits = loss.by_logits(outputs)
-        return Gradient(backward(params, entered, logits, None), {}, value.sum())
+        return value.sum(), logits, None
     tracked = Outputs(*(tensor.detach().requires_grad_() for tensor in outputs))
     with torch.enable_grad():
         value = loss.value(tracked)
         logits, features = _slopes(value, list(tracked))
-    return Gradient(backward(params, entered, logits, features), {}, value.detach().sum())
+    return value.detach().sum(), logits, features
 
 
 def _slopes(value: Tensor, leaves: Sequence[Tensor]) -> list[Tensor]:

@@ -19,7 +19,7 @@ from counterpoise.data.augment import Augmentation
 from counterpoise.data.dataset import Samples
 from counterpoise.data.federation import Federation
 from counterpoise.engines.choose import EngineSettings, build_engine, choose_device, settle
-from counterpoise.engines.precision import tf32
+from counterpoise.engines.precision import arithmetic
 from counterpoise.engines.threads import threads
 from counterpoise.engines.workplace import Engine, Workplace
 from counterpoise.errors import ConfigError
@@ -64,7 +64,7 @@ class Simulation:
         """One more round."""
         tasks, lr = self.tasks(state), self.work.local.rate(state.round, self.rounds)
         broadcast, outcome = open_round(self.method, state, tasks, lr)
-        with threads(self.settings.threads), tf32(self.settings.precision):
+        with threads(self.settings.threads), arithmetic(self.settings.precision):
             replies = self.engine.train(tasks, broadcast) if tasks else None
             return self.conclude(state, replies, outcome)
 
@@ -91,7 +91,7 @@ class Simulation:
         `tested`: what `count` counts on the test set, where that is known already.
         """
         federation = self.work.federation
-        with threads(self.settings.threads), tf32(self.settings.precision):
+        with threads(self.settings.threads), arithmetic(self.settings.precision):
             scores = self._score(state, federation.test) if tested is None else self.scoring.scores(tested)
             if federation.validation is not None:
                 scores["validation"] = self._score(state, federation.validation)

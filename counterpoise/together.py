@@ -12,7 +12,7 @@ from counterpoise.client import Result
 from counterpoise.core.tree import stack, take
 from counterpoise.data.federation import Federation
 from counterpoise.engines.embedded import EmbeddedEngine
-from counterpoise.engines.precision import tf32
+from counterpoise.engines.precision import arithmetic
 from counterpoise.engines.stacked import StackedTrainer
 from counterpoise.engines.threads import threads
 from counterpoise.errors import ConfigError
@@ -41,7 +41,7 @@ class Together:
         ]
         busy = [run for run, tasks in enumerate(asked) if tasks]
         loads = [engines[run].workload(asked[run], opened[run][0]) for run in busy]
-        with threads(settings.threads), tf32(settings.precision):
+        with threads(settings.threads), arithmetic(settings.precision):
             results: dict[int, Result] = dict(zip(busy, self.trainer.train(loads), strict=True))
             replies = [
                 engines[run].receive(asked[run], results[run]) if run in results else None
@@ -57,7 +57,7 @@ class Together:
     def evaluate(self, states: Sequence[ServerState]) -> list[dict[str, Any]]:
         """Scores of each; all models pass over the test set side by side."""
         work, settings = self.simulations[0].work, self.simulations[0].settings
-        with threads(settings.threads), tf32(settings.precision):
+        with threads(settings.threads), arithmetic(settings.precision):
             tested = measure_many(
                 work.model,
                 stack([state.params for state in states]),

@@ -53,14 +53,14 @@ def inspect(
 @app.command()
 def pack(
     experiment: Annotated[
-        Path, typer.Argument(help="Experiment file whose [data] and [partition] are to be packed.")
+        Path, typer.Argument(help="Experiment file whose tables data and partition are to be packed.")
     ],
     target: Annotated[Path, typer.Argument(help="File to write, ending in .safetensors.")],
     overrides: Annotated[list[str] | None, typer.Argument(help="Values to change: key.sub=value.")] = None,
 ) -> None:
     """Write the prepared data (long-tailed, split, cut into clients) into one compact file that `run` reads elsewhere.
 
-    There: [data] name = "pack", path = "FILE", and no [partition]. The run is the same, bit for bit.
+    There: data.name = "pack", data.path = "FILE", and no partition. The run is the same, bit for bit.
     """
     from counterpoise.data.own import write_pack
     from counterpoise.data.prepare import pack_federation

@@ -47,6 +47,11 @@ class Method:
         """The first part that fills a hook; hooks with a single owner have no other."""
         return next((part for part in self.parts if getattr(part, hook) is not None), None)
 
+    @property
+    def descends_plainly(self) -> bool:
+        """Whether every local step is ``y - lr g``: no part looks at a gradient."""
+        return all(part.gradient is None and part.adjust is None for part in self.parts)
+
     def adapt(self, module: nn.Module) -> nn.Module:
         """The model as the parts want it."""
         for part in self.parts:

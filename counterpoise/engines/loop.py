@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from counterpoise.client import Broadcast, Result, begin, end, step
+import torch
+
+from counterpoise.chain import Chain
+from counterpoise.client import Broadcast, Progress, Result, begin, end, loss_of, step
 from counterpoise.core.part import Stats, Task
-from counterpoise.core.tree import stack
-from counterpoise.differentiate import direct_gradient
+from counterpoise.core.tree import stack, tmap
+from counterpoise.differentiate import direct_gradient, slopes
 from counterpoise.engines.memories import Memory
 from counterpoise.engines.threads import threads
 from counterpoise.engines.workplace import Opened, Workplace, batches_of, open_task
@@ -41,9 +44,23 @@ def train_task(work: Workplace, task: Task, memory: Memory, broadcast: Broadcast
 def train_opened(work: Workplace, opened: Opened, broadcast: Broadcast) -> Result:
     method, model, stats = work.method, work.model, Stats(**work.place(opened.stats._asdict()))
     progress = begin(method, broadcast.params, broadcast.buffers, broadcast.shared, opened.memory, stats)
-    for batch in batches_of(work, opened):
-        progress = step(method, model, progress, batch, stats, direct_gradient)
+    if model.chain is not None and method.descends_plainly:
+        progress = _descend(work, model.chain, progress, opened)
+    else:
+        for batch in batches_of(work, opened):
+            progress = step(method, model, progress, batch, stats, direct_gradient)
     return end(method, broadcast.params, progress, opened.memory, stats)
+
+
+def _descend(work: Workplace, chain: Chain, progress: Progress, opened: Opened) -> Progress:
+    """All steps where each is ``y - lr g`` and nobody else looks at y: on one copy of the model, in place."""
+    params, total, lr = tmap(torch.clone, progress.params), progress.loss, float(opened.stats.lr)
+    for batch in batches_of(work, opened):
+        entered = chain.forward(params, batch.x)
+        value, logits, features = slopes(chain, entered, loss_of(work.method, batch, progress.slots))
+        chain.descend(params, entered, logits, features, lr)
+        total = total + value
+    return progress._replace(params=params, loss=total)
 
 
 def stack_results(results: Sequence[Result]) -> Result:

@@ -12,12 +12,13 @@ Precision: TypeAlias = Literal["full", "tf32", "bf16"]
 
 
 @contextmanager
-def tf32(precision: Precision) -> Iterator[None]:
-    """Allow TF32 products or forbid them; the process's own setting comes back afterwards."""
+def arithmetic(precision: Precision) -> Iterator[None]:
+    """Allow TF32 products or forbid them, and let convolutions repeat bit for bit; what the process had comes back."""
     products, convolutions = torch.backends.cuda.matmul, torch.backends.cudnn
-    before = products.allow_tf32, convolutions.allow_tf32
+    before = products.allow_tf32, convolutions.allow_tf32, convolutions.deterministic
     try:
         products.allow_tf32 = convolutions.allow_tf32 = precision != "full"
+        convolutions.deterministic = True
         yield
     finally:
-        products.allow_tf32, convolutions.allow_tf32 = before
+        products.allow_tf32, convolutions.allow_tf32, convolutions.deterministic = before

@@ -11,18 +11,20 @@ import json
 import multiprocessing
 import os
 import signal
+from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 from counterpoise.client import Broadcast, Result
 from counterpoise.core.part import Task
-from counterpoise.core.tree import Tree
-from counterpoise.engines.loop import stack_results, train_task
+from counterpoise.core.tree import Tree, unflatten
+from counterpoise.engines.loop import train_task
 from counterpoise.engines.memories import Memory
 from counterpoise.engines.slab import Slab, as_places
 from counterpoise.engines.workplace import Workplace
@@ -30,11 +32,12 @@ from counterpoise.errors import RunError
 
 LOST = (EOFError, BrokenPipeError, ConnectionResetError)
 MMAP_THRESHOLD, TRIM_THRESHOLD = -3, -1  # glibc's names of its settings
+DEPTH = 2  # jobs that a worker has at a time
 KEEP = 1 << 30  # bytes that a worker's allocator keeps rather than giving pages back after each step
 
 
 class ProcessTrainer:
-    """Hands each task to the next idle worker; results are put back in the order of the tasks."""
+    """Hands each task to the worker that is through first; results are put back in the order of the tasks."""
 
     def __init__(self, work: Workplace, processes: int) -> None:
         self._news = Slab()
@@ -53,21 +56,31 @@ class ProcessTrainer:
             ) from None
 
     def _share_out(self, tasks: Sequence[Task], memories: Sequence[Memory], news: dict[str, Any]) -> Result:
-        waiting = list(range(len(tasks)))[::-1]
-        doing: dict[Worker, int] = {}
-        results: dict[int, Result] = {}
-        for worker in self._workers[: len(tasks)]:
+        waiting, stacked = deque(range(len(tasks))), dict[str, Tensor]()
+        hired = self._workers[: len(tasks)]
+
+        def give(worker: Worker) -> None:
+            if waiting:
+                index = waiting.popleft()
+                worker.give(index, tasks[index], memories[index])
+
+        for worker in hired:
             worker.tell(news)
-            doing[worker] = waiting.pop()
-            worker.give(tasks[doing[worker]], memories[doing[worker]])
-        while doing:
-            ready = wait([worker.line for worker in doing])
-            for worker in [worker for worker in doing if worker.line in ready]:
-                results[doing.pop(worker)] = worker.take()
-                if waiting:
-                    doing[worker] = waiting.pop()
-                    worker.give(tasks[doing[worker]], memories[doing[worker]])
-        return stack_results([results[index] for index in range(len(tasks))])
+        for worker in [*hired, *hired]:  # a second job, so that nobody waits while a result is fetched
+            give(worker)
+        while busy := [worker for worker in hired if worker.jobs]:
+            ready = wait([worker.line for worker in busy])
+            for worker in [worker for worker in busy if worker.line in ready]:
+                worker.fetch(stacked, len(tasks))
+                give(worker)
+        tree = unflatten(stacked)
+        return Result(
+            tree["delta"],
+            tree.get("buffers", {}),
+            tree.get("upload", {}),
+            tree.get("memory", {}),
+            tree["loss"],
+        )
 
     def close(self) -> None:
         """End the workers."""
@@ -78,16 +91,25 @@ class ProcessTrainer:
         self._workers = []
 
 
+class Exchange(NamedTuple):
+    """Memory through which a job goes to a worker and its result comes back."""
+
+    to: Slab
+    back: Slab
+
+
 class Worker:
     """A forked process, seen from the one that hired it."""
 
     def __init__(self, work: Workplace, news: Slab, others: Sequence[Worker]) -> None:
         context = multiprocessing.get_context("fork")
         self.line, theirs = context.Pipe()
-        self._to, self._from = Slab(), Slab()
+        self.jobs: deque[int] = deque()  # rows of the results to come, the next one first
+        self._slabs = [Exchange(Slab(), Slab()) for _ in range(DEPTH)]
+        self._given = 0
         ours = [*(other.line for other in others), self.line]
         self._process: ForkProcess = context.Process(
-            target=_serve, args=(work, theirs, ours, news, self._to, self._from), daemon=True
+            target=_serve, args=(work, theirs, ours, news, self._slabs), daemon=True
         )
         self._process.start()
         theirs.close()
@@ -95,19 +117,21 @@ class Worker:
     def tell(self, news: dict[str, Any]) -> None:
         self.line.send_bytes(json.dumps({"news": news}).encode())
 
-    def give(self, task: Task, memory: Memory) -> None:
-        job = {"client": task.client, "knobs": dict(task.knobs), "places": self._to.write(memory)}
+    def give(self, row: int, task: Task, memory: Memory) -> None:
+        slab = self._given % DEPTH
+        places = self._slabs[slab].to.write(memory)
+        job = {"client": task.client, "knobs": dict(task.knobs), "places": places, "slab": slab}
         self.line.send_bytes(json.dumps({"job": job}).encode())
+        self.jobs.append(row)
+        self._given += 1
 
-    def take(self) -> Result:
-        tree = self._from.read(as_places(json.loads(self.line.recv_bytes())))
-        return Result(
-            tree["delta"],
-            tree.get("buffers", {}),
-            tree.get("upload", {}),
-            tree.get("memory", {}),
-            tree["loss"],
-        )
+    def fetch(self, stacked: dict[str, Tensor], count: int) -> None:
+        """Copy the result that is ready into its row of the stacked ones, which the first result lays out."""
+        answer, row = json.loads(self.line.recv_bytes()), self.jobs.popleft()
+        for path, leaf in self._slabs[answer["slab"]].back.look(as_places(answer["places"])).items():
+            if path not in stacked:
+                stacked[path] = leaf.new_empty(count, *leaf.shape)
+            stacked[path][row].copy_(leaf)
 
     def dismiss(self) -> None:
         # Said aloud: another simulation's workers may hold a copy of this line, so that closing it would not be noticed.
@@ -119,8 +143,9 @@ class Worker:
             self._process.kill()
             self._process.join()
         self._process.close()
-        self._to.close()
-        self._from.close()
+        for slabs in self._slabs:
+            slabs.to.close()
+            slabs.back.close()
 
 
 def can_fork() -> bool:
@@ -133,7 +158,11 @@ def available_cores() -> int:
 
 
 def _serve(
-    work: Workplace, line: Connection, inherited: Sequence[Connection], news: Slab, to: Slab, back: Slab
+    work: Workplace,
+    line: Connection,
+    inherited: Sequence[Connection],
+    news: Slab,
+    slabs: Sequence[Exchange],
 ) -> None:
     """A worker's life: jobs until the line closes. Inherited ends are closed so that it notices."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -152,10 +181,11 @@ def _serve(
                 broadcast = _read_news(message["news"], news)
             elif broadcast is not None:
                 job = message["job"]
-                result = train_task(
-                    work, Task(job["client"], job["knobs"]), to.read(as_places(job["places"])), broadcast
-                )
-                line.send_bytes(json.dumps(back.write(result._asdict())).encode())
+                to, back = slabs[job["slab"]]
+                memory = to.read(as_places(job["places"]))
+                result = train_task(work, Task(job["client"], job["knobs"]), memory, broadcast)
+                answer = {"slab": job["slab"], "places": back.write(result._asdict())}
+                line.send_bytes(json.dumps(answer).encode())
     except LOST:
         return
 

@@ -46,10 +46,12 @@ class Slab:
 
     def read(self, places: list[Place]) -> Tree:
         """The tree that was written, in memory of its own."""
+        return unflatten({path: leaf.clone() for path, leaf in self.look(places).items()})
+
+    def look(self, places: list[Place]) -> dict[str, Tensor]:
+        """Path -> tensor as it lies in the slab, until the next tree is written."""
         end = places[-1].offset + places[-1].size if places else 0
-        return unflatten(
-            {place.path: self._at(place, end).clone() if place.size else _empty(place) for place in places}
-        )
+        return {place.path: self._at(place, end) if place.size else _empty(place) for place in places}
 
     def close(self) -> None:
         self._memory = None

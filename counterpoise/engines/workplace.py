@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import torch
@@ -84,13 +85,21 @@ class Workplace:
 
     def inputs(self, rows: Tensor, draws: Draws) -> Tensor:
         """Model inputs of training rows [...], augmented by draws [..., *]."""
-        raw = self.federation.train.x[rows]
+        data = self.federation.train.x
+        raw = data.index_select(0, rows.flatten()).view(*rows.shape, *data.shape[1:])
         if self.augment is not None:
             flat = self.augment.apply(
                 raw.flatten(0, rows.dim() - 1), tmap(lambda d: d.flatten(0, rows.dim() - 1), draws)
             )
             raw = flat.view(raw.shape)
-        return self.federation.scaling(raw)
+        return raw if self._is_scaled else self.federation.scaling(raw)
+
+    @cached_property
+    def _is_scaled(self) -> bool:
+        """Whether inputs lie in the data as the model wants them."""
+        scale, shift = self.federation.scaling
+        plain = bool((scale == 1).all()) and bool((shift == 0).all())
+        return plain and self.federation.train.x.dtype == scale.dtype
 
     @property
     def device(self) -> torch.device:

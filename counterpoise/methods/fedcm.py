@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import torch
+
 from counterpoise.core.method import Method, Weighting, method, part
 from counterpoise.core.part import Census, Exchange, Part, Stats, Step
 from counterpoise.core.registry import Fraction, Positive
@@ -25,7 +27,7 @@ def server_direction(alpha: Fraction = 0.1) -> Part:
         return shared
 
     def adjust(grads: Params, slot: Tree, step: Step) -> tuple[Params, Tree]:
-        return tmap(lambda g, m: alpha * g + (1 - alpha) * m, grads, slot["direction"]), slot
+        return tmap(lambda g, m: torch.lerp(m, g, alpha), grads, slot["direction"]), slot
 
     def finish(delta: Params, slot: Tree, memory: Tree, stats: Stats) -> tuple[Tree, Tree]:
         return {"travelled": stats.lr * stats.steps}, memory

@@ -7,7 +7,7 @@ import torch
 from counterpoise.core.method import Method, Weighting, method, part
 from counterpoise.core.part import Census, Exchange, Part, Stats, Step
 from counterpoise.core.registry import NonNegative
-from counterpoise.core.tree import Params, Tree, add, mix, subtract, tmap, zeros
+from counterpoise.core.tree import Params, Tree, add, mix, subtract, zeros
 
 PAPER = "Acar et al. 2021, arXiv:2111.04263, Algorithm 1"
 
@@ -26,7 +26,7 @@ def dynamic_regulariser(alpha: NonNegative = 0.1) -> Part:
         return {"pull": subtract(memory["drift"], params)}
 
     def adjust(grads: Params, slot: Tree, step: Step) -> tuple[Params, Tree]:
-        return tmap(lambda g, y, pull: g + alpha * (y + pull), grads, step.params, slot["pull"]), slot
+        return add(grads, add(step.params, slot["pull"]), alpha), slot
 
     def finish(delta: Params, slot: Tree, memory: Tree, stats: Stats) -> tuple[Tree, Tree]:
         return {}, {"drift": add(memory["drift"], delta)}

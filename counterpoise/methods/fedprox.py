@@ -5,7 +5,7 @@ from __future__ import annotations
 from counterpoise.core.method import Method, Weighting, method, part
 from counterpoise.core.part import Part, Stats, Step
 from counterpoise.core.registry import NonNegative
-from counterpoise.core.tree import Params, Tree, tmap
+from counterpoise.core.tree import Params, Tree, add, subtract
 
 PAPER = "Li et al. 2020, arXiv:1812.06127"
 
@@ -18,7 +18,7 @@ def prox(mu: NonNegative = 0.01) -> Part:
         return {"anchor": params}
 
     def adjust(grads: Params, slot: Tree, step: Step) -> tuple[Params, Tree]:
-        return tmap(lambda g, y, x: g + mu * (y - x), grads, step.params, slot["anchor"]), slot
+        return add(grads, subtract(step.params, slot["anchor"]), mu), slot
 
     return Part("prox", start=start, adjust=adjust)
 
