@@ -92,11 +92,15 @@ class Simulation:
         """
         federation = self.work.federation
         with threads(self.settings.threads), arithmetic(self.settings.precision):
+            clients = [client for client, rows in enumerate(federation.held_out) if len(rows)]
+            sums = self._measure_clients(state, clients) if self.scoring.clients else {}
+            if not len(federation.test.y):  # a server without a test set of its own
+                tested = tmap(lambda leaf: leaf.sum(0), sums)
             scores = self._score(state, federation.test) if tested is None else self.scoring.scores(tested)
             if federation.validation is not None:
                 scores["validation"] = self._score(state, federation.validation)
             if self.scoring.clients:
-                scores["clients"] = self._score_clients(state)
+                scores["clients"] = score_clients(clients, list(sums["confusion"]))
         return scores | self.diagnostics(state)
 
     def diagnostics(self, state: ServerState) -> dict[str, Any]:
@@ -144,13 +148,12 @@ class Simulation:
         sums = measure(self.work.model, state.params, state.buffers, samples, self.work.federation.scaling)
         return self.scoring.scores(sums)
 
-    def _score_clients(self, state: ServerState) -> dict[str, Any]:
-        clients = [client for client, rows in enumerate(self.work.federation.held_out) if len(rows)]
+    def _measure_clients(self, state: ServerState, clients: list[int]) -> Tree:
+        """Sums [W, ...] of the model on what each of these clients holds out."""
         params, buffers = (
             tmap(lambda leaf: leaf.unsqueeze(0), tree) for tree in (state.params, state.buffers)
         )
-        sums = self.engine.measure(clients, params, buffers, count)
-        return score_clients(clients, list(sums["confusion"][:, 0]))
+        return tmap(lambda leaf: leaf[:, 0], self.engine.measure(clients, params, buffers, count))
 
 
 def build_simulation(
@@ -199,6 +202,8 @@ def build_simulation(
         raise ConfigError(
             "evaluate.clients needs samples that clients hold out; legal with partition.validation above 0"
         )
+    if not scoring.clients and not len(federation.test.y):
+        raise ConfigError("there is no test set to score on; legal with it missing: evaluate.clients = true")
     return Simulation(composed, work, connect(settled, work), settled, cohort, rounds, seed, scoring)
 
 

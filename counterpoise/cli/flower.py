@@ -1,4 +1,4 @@
-"""Commands over a network by Flower: up, simulate, server, client, certs."""
+"""Commands over a network by Flower: up, simulate, server, client, certs, describe."""
 
 from __future__ import annotations
 
@@ -125,6 +125,17 @@ def certs(
     """Make an authority, the server's certificate, and a key pair a client; prints who gets which file."""
     for who, files in _commands().certificates(folder, client, host or []).items():
         typer.echo(f"{who}: {files}")
+
+
+@app.command()
+def describe(
+    data: Annotated[Path, typer.Argument(help="A table, npz file, pack or folder of images.")],
+    label: Annotated[str | None, typer.Option(help="Column of a table that holds the class.")] = None,
+) -> None:
+    """Print the form of a file as a [data] table, for a server that has no data: read it before you hand it over."""
+    from counterpoise.experiment.toml import write_toml
+
+    typer.echo(write_toml({"data": _commands().describe(data, label)}).strip())
 
 
 def _commands() -> Any:

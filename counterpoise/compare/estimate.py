@@ -1,18 +1,22 @@
-"""What a sweep would do and how long it would take, from a round of each problem."""
+"""What a sweep would do and about how long it would take, from a few steps of each problem."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from counterpoise.compare.jobs import Job, expand, has_begun, is_done
 from counterpoise.compare.sweep import Sweep
 from counterpoise.compare.tune import jobs_of, searches_of
-from counterpoise.experiment.assemble import assemble
+from counterpoise.experiment.assemble import assemble, load_federation
+from counterpoise.experiment.config import CohortTable
 from counterpoise.experiment.folder import RunFolder
+
+STEPS = 4  # of a client, from which the time of a round is told
 
 State = Literal["done", "stopped", "to run"]
 
@@ -34,22 +38,31 @@ def plan_sweep(sweep: Sweep, out: Path) -> Plan:
 
 
 def estimate_seconds(jobs: Sequence[Job]) -> float:
-    """Rounds to come, at the pace of a round of each problem on one process."""
+    """Rounds to come, at the pace of a few steps of each problem on one process."""
     first = {job.problem: job for job in reversed(jobs)}
     pace = {problem: _seconds_a_round(job) for problem, job in first.items()}
     return sum(job.experiment.rounds * pace[job.problem] for job in jobs)
 
 
 def _seconds_a_round(job: Job) -> float:
-    engine = job.experiment.engine.model_copy(update={"processes": 1})
-    experiment = job.experiment.model_copy(update={"engine": engine})
-    with closing(assemble(experiment)) as simulation:
+    """From a few steps of one client, so that a plan of long runs does not take long itself."""
+    federation, local = load_federation(job.experiment), job.experiment.local
+    few = tuple(rows[: STEPS * local.batch_size] for rows in federation.clients)
+    engine = job.experiment.engine.model_copy(update={"processes": 1, "compile": False})
+    short = {"engine": engine, "local": local.model_copy(update={"epochs": 1}), "cohort": CohortTable(size=1)}
+    search = job.experiment.build_method().owner("choose")  # such a method asks all clients
+    experiment = job.experiment.model_copy(update={**short, **({"cohort": CohortTable()} if search else {})})
+    with closing(assemble(experiment, replace(federation, clients=few))) as simulation:
         state, _ = simulation.advance(simulation.open())  # the first round is slower than the others
         began = time.perf_counter()
         state, _ = simulation.advance(state)
         trained = time.perf_counter()
         simulation.evaluate(state)
-        return trained - began + (time.perf_counter() - trained) / experiment.evaluate.every
+        scored = time.perf_counter() - trained
+    asked = len(few) if search else 1
+    done = sum(len(rows) for rows in few) / len(few) * asked
+    samples = federation.samples().double().mean() * (job.experiment.cohort.size or len(few)) * local.epochs
+    return (trained - began) * float(samples) / max(done, 1) + scored / experiment.evaluate.every
 
 
 def _state(job: Job, out: Path) -> State:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from counterpoise.compare.results import TUNING
 from counterpoise.compare.specs import Tables, as_name, describe_setting, merge, put
 from counterpoise.compare.sweep import MethodEntry, Sweep
 from counterpoise.data.dataset import DATASETS
@@ -34,7 +35,7 @@ class Job(NamedTuple):
     tuning: bool = False  # scored on the validation split, without the test set
 
     def path(self, out: Path) -> Path:
-        return out / ("tuning" if self.tuning else "runs") / self.name
+        return out / (TUNING if self.tuning else "runs") / self.name
 
 
 class Problem(NamedTuple):

@@ -13,6 +13,7 @@ from counterpoise.experiment.folder import RunFolder, read_rows
 from counterpoise.experiment.toml import read_toml
 
 FAILURE = "failure.json"  # what a sweep leaves in the folder of a run that ended in an error
+TUNING = "tuning"  # folder of a sweep whose runs were scored on validation samples
 HOW = ("engine", "checkpoint", "flower", "track")  # tables that say how a run is executed, not what it is
 
 
@@ -49,7 +50,7 @@ class RunResult(NamedTuple):
 
 
 def find_runs(paths: Iterable[Path]) -> list[Path]:
-    """Folders at or below these paths that hold a run, in order of their names."""
+    """Folders at or below these paths that hold a run, in order of their names; not what a sweep only tuned with."""
     found = [folder for path in paths for folder in _below(path)]
     return list(dict.fromkeys(found))
 
@@ -81,7 +82,8 @@ def read_result(path: Path) -> RunResult:
 def _below(path: Path) -> Iterator[Path]:
     if not path.is_dir():
         raise ConfigError(f"{path} is not a folder; legal: folders of runs, or folders that hold some")
-    yield from sorted(config.parent for config in path.rglob("config.toml") if _holds_run(config.parent))
+    found = (config.parent for config in path.rglob("config.toml") if _holds_run(config.parent))
+    yield from sorted(run for run in found if TUNING not in run.relative_to(path).parts)
 
 
 def _holds_run(path: Path) -> bool:

@@ -137,7 +137,7 @@ def test_seeds_may_be_a_number_or_a_list() -> None:
 
 ROOT = Path(__file__).parents[2]
 FILES = [path for path in sorted((ROOT / "experiments").rglob("*.toml")) if "methods" in read_toml(path)]
-PAGES = sorted((ROOT / "docs").glob("*.md"))
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
 BLOCK = re.compile(r"^```toml sweep\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 

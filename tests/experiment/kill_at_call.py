@@ -15,7 +15,7 @@ from unittest import mock
 
 import torch
 
-from counterpoise.experiment import runner
+from counterpoise.experiment import run, runner
 from counterpoise.experiment.assemble import assemble
 from counterpoise.experiment.config import load_experiment
 from counterpoise.experiment.folder import RunFolder
@@ -79,7 +79,7 @@ def go_on(experiment: Path, folder: Path) -> dict[str, Any]:
 def main() -> None:
     experiment, base, *numbers = sys.argv[1:]
     torch.set_num_threads(1)
-    mock.patch.multiple(runner, draw_curves=mock.Mock(), draw_heatmap=mock.Mock()).start()
+    mock.patch.multiple(run, draw_curves=mock.Mock(), draw_heatmap=mock.Mock()).start()
     assemble(load_experiment(Path(experiment))).close()  # so that not every child imports what this needs
     for number in map(int, numbers):
         folder = Path(base) / str(number)

@@ -13,17 +13,20 @@ from counterpoise.engines.flower import deployment, processes
 from counterpoise.engines.flower.app_folder import write_app
 from counterpoise.engines.flower.certs import CertFolder, make_certs
 from counterpoise.engines.flower.deployment import Link
+from counterpoise.engines.flower.described import in_words
 from counterpoise.engines.flower.job import ClientFile, Job, JobFolder, check_name, write_client_file
-from counterpoise.engines.flower.own_data import describe_form
+from counterpoise.engines.flower.own_data import describe_form, server_data
 from counterpoise.engines.flower.processes import Child
 from counterpoise.engines.flower.workplaces import build_workplace, client_names
 from counterpoise.errors import ConfigError, RunError
 from counterpoise.experiment.assemble import load_federation
 from counterpoise.experiment.atomic import write_atomically
-from counterpoise.experiment.config import Experiment, load_experiment
+from counterpoise.experiment.config import Experiment, load_experiment, make_experiment
 from counterpoise.experiment.folder import RunFolder, read_rows
 from counterpoise.experiment.runner import Watch
 from counterpoise.experiment.toml import write_toml
+
+KINDS = {".npz": "arrays", ".safetensors": "pack"}
 
 
 class Prepared(NamedTuple):
@@ -161,3 +164,10 @@ def certificates(path: Path, clients: list[str], hosts: list[str]) -> Mapping[st
         **{name: f"{folder.authority}, {folder.private_key(name)}" for name in clients},
         "nobody": f"{folder.authority_key}",
     }
+
+
+def describe(path: Path, label: str | None) -> Mapping[str, Any]:
+    """The form of a file in the words of a config."""
+    name = "images" if path.is_dir() else KINDS.get(path.suffix.lower(), "table")
+    given = {"name": name, "path": str(path), **({} if label is None else {"label": label})}
+    return in_words(server_data(make_experiment({"data": given}))[0])

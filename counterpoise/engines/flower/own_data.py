@@ -1,53 +1,29 @@
-"""Clients with data of their own: the form that the server describes, and federations of which each side sees its part."""
+"""Clients with data of their own: federations of which each side sees its part."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from counterpoise.core.rng import numpy_generator
 from counterpoise.data.columns import stratified_split
-from counterpoise.data.dataset import Dataset, Samples, Scaling, no_scaling
+from counterpoise.data.dataset import Dataset, Samples, no_scaling
 from counterpoise.data.federation import Federation
 from counterpoise.data.own import CSV_SUFFIXES, open_data
 from counterpoise.data.own.faults import check_share
 from counterpoise.data.own.table import PARQUET_SUFFIXES
+from counterpoise.engines.flower.data_form import Form, read_form
+from counterpoise.engines.flower.described import DESCRIBED, IMAGE_DIMENSIONS, NAME
 from counterpoise.engines.flower.messages import Hello
-from counterpoise.engines.flower.own_columns import Columns, encode_table, fit_columns, open_table
+from counterpoise.engines.flower.own_columns import encode_table, fit_columns, open_table
 from counterpoise.errors import ConfigError, DataError
 from counterpoise.experiment.assemble import load_dataset
 from counterpoise.experiment.config import Experiment
-
-IMAGE_DIMENSIONS = 3  # channels, height, width
-
-
-class Form(NamedTuple):
-    """What every client's data must look like: all that clients are told of the server's own data."""
-
-    classes: tuple[str, ...]
-    shape: tuple[int, ...]
-    pixels: bool  # bytes that `scaling` turns into inputs
-    scaling: Scaling
-    columns: Columns | None  # of a table
-
-    def text(self) -> str:
-        scaling = {name: tensor.tolist() for name, tensor in self.scaling._asdict().items()}
-        return json.dumps(
-            {**self._asdict(), "scaling": scaling, "columns": self.columns and self.columns._asdict()}
-        )
-
-
-def read_form(text: str) -> Form:
-    found = json.loads(text)
-    scaling = Scaling(*(torch.tensor(found["scaling"][name]) for name in ("scale", "shift")))
-    columns = found["columns"] and Columns.from_json(found["columns"])
-    return Form(tuple(found["classes"]), tuple(found["shape"]), found["pixels"], scaling, columns)
 
 
 def describe_form(experiment: Experiment) -> str:
@@ -56,7 +32,10 @@ def describe_form(experiment: Experiment) -> str:
 
 
 def server_data(experiment: Experiment) -> tuple[Form, Samples]:
-    """The form, and the server's test set; of a table, all rows of the server are for the test."""
+    """The form, and the server's test set; of a table all its rows, and nothing where the config describes the form."""
+    if experiment.data.name == NAME:
+        form = DESCRIBED.build(experiment.data.arguments, owner="data")
+        return form, form.no_samples()
     if experiment.data.name == "table":
         return _server_table(experiment)
     data = load_dataset(experiment.data)

@@ -1,0 +1,96 @@
+"""A server without data of its own: the config describes the form, and clients score."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("flwr", reason="flwr is not installed: pip install 'counterpoise[flower]'")
+
+import torch
+from local_net import Net
+from own_files import KINDS, ROWS, Kind, client_files, server_config
+
+from counterpoise.cli import app
+from counterpoise.engines.flower.commands import prepare
+from counterpoise.engines.flower.own_data import server_data
+from counterpoise.errors import ConfigError
+from counterpoise.experiment.config import Experiment, make_experiment
+from counterpoise.experiment.toml import parse_toml
+
+RISK = {"name": "described", "classes": ["high", "low", "mid"], "label": "risk"}
+
+
+def as_described(config: Experiment, capsys: pytest.CaptureFixture[str]) -> Experiment:
+    """The same experiment, the server's file replaced by what `describe` prints of it."""
+    given = config.data.arguments
+    label = ["--label", given["label"]] if "label" in given else []
+    app(["flower", "describe", given["path"], *label], standalone_mode=False)
+    return make_experiment({**config.tables(), **parse_toml(capsys.readouterr().out, "describe")})
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_a_server_without_data_scores_on_all_that_clients_hold_out(
+    kind: Kind, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = as_described(server_config(tmp_path, kind, list(ROWS), rounds=4), capsys)
+    assert "path" not in config.data.arguments
+    summary = Net(tmp_path, client_files(tmp_path, kind)).run(config, tmp_path / "out")
+    recalls = summary["per_class_recall"]
+    # 12 and 12 held out: of a 8 low and 4 mid, of b 6 high and 6 low; a pack's own five are drawn.
+    if kind is not KINDS["pack"]:
+        assert summary["accuracy"] == pytest.approx((6 * recalls[0] + 14 * recalls[1] + 4 * recalls[2]) / 24)
+    assert 0.45 < summary["accuracy"] <= 1
+    assert summary["rejected_replies"] == 0
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_a_described_form_is_that_of_the_file(
+    kind: Kind, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = server_config(tmp_path, kind, list(ROWS))
+    (told, _), (words, nothing) = server_data(config), server_data(as_described(config, capsys))
+    assert len(nothing.y) == 0
+    assert nothing.x.shape[1:] == told.shape
+    assert (words.classes, words.shape, words.pixels) == (told.classes, told.shape, told.pixels)
+    torch.testing.assert_close(tuple(words.scaling), tuple(told.scaling))
+    if told.columns is not None and words.columns is not None:
+        assert words.columns.words == told.columns.words
+        assert words.columns.numbers["age"].mean == words.columns.numbers["age"].median
+
+
+def test_a_server_without_data_needs_clients_that_score(tmp_path: Path) -> None:
+    kind = KINDS["table"]
+    tables = server_config(tmp_path, kind, list(ROWS)).tables()
+    data = {**RISK, "numbers": {"age": [2.0, 2.0]}, "words": {"city": ["oslo", "rome"]}}
+    config = make_experiment({**tables, "data": data, "evaluate": {"clients": False}})
+    with pytest.raises(ConfigError, match="no test set"):
+        Net(tmp_path, client_files(tmp_path, kind)).run(config, tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ({"classes": ["a"], "shape": [4]}, "data.classes"),
+        ({"classes": ["a", "a"], "shape": [4]}, "data.classes"),
+        ({"classes": ["a", "b"]}, "data.shape is missing"),
+        ({"classes": ["a", "b"], "label": "risk"}, "data.shape is missing"),
+        ({"classes": ["a", "b"], "shape": [4], "label": "risk"}, "describe a table"),
+        ({"classes": ["a", "b"], "shape": [3, 8, 8], "mean": [0.5], "deviation": [0.5]}, "legal: 3 each"),
+        ({"classes": ["a", "b"], "shape": [1, 8, 8], "mean": [0.5]}, "legal: 1 each"),
+        ({"classes": ["a", "b"], "shape": [1, 8, 8], "mean": [0.5], "deviation": [0.0]}, "above 0"),
+        ({"classes": ["a", "b"], "label": "risk", "numbers": {"age": 3.0}}, "data.numbers.age"),
+        ({"classes": ["a", "b"], "label": "risk", "numbers": {"age": [3.0, 0.0]}}, "data.numbers.age"),
+        ({"classes": ["a", "b"], "label": "risk", "words": {"city": []}}, "data.words.city"),
+        ({"classes": ["a", "b"], "shap": [4]}, "no argument 'shap'"),
+    ],
+)
+def test_a_bad_description_is_refused_before_anything_starts(
+    data: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    config = make_experiment({"data": {"name": "described", **data}, "flower": {"clients": ["a"]}})
+    with pytest.raises(ConfigError, match=words.replace("'", ".")):
+        prepare(config, tmp_path / "out", named_nodes=False)
+    assert not (tmp_path / "out").exists()
