@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+PEERS ?= $(wildcard ../shared/peers)
 
-.PHONY: demo test test-faults test-long test-flower test-cuda lint docs bench clean
+.PHONY: demo test test-faults test-long test-flower test-cuda lint docs bench bench-growth bench-gpu clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -38,8 +39,15 @@ lint: $(STAMP)
 docs: $(STAMP)
 	$(BIN)/python -m counterpoise.docs docs/reference.md
 
+# Other frameworks join where PEERS is a folder with scripts that run them: see benchmarks/cpu.py.
 bench: $(STAMP)
-	$(BIN)/python benchmarks/cpu.py
+	$(BIN)/python benchmarks/cpu.py $(if $(PEERS),--peers $(PEERS))
+
+bench-growth: $(STAMP)
+	$(BIN)/python benchmarks/growth.py
+
+bench-gpu: $(STAMP)
+	$(BIN)/python benchmarks/gpu.py
 
 clean:
 	rm -rf $(VENV) build *.egg-info

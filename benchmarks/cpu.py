@@ -32,7 +32,6 @@ PEERS = {"flower": "flwr", "pfl": "pfl", "fedlab": "fedlab", "fluke": "fluke", "
 class Measured(NamedTuple):
     seconds: float
     startup: float
-    peak: float  # MiB
 
 
 def command(
@@ -64,21 +63,27 @@ def interpreter(entry: str, peers: Path) -> Path:
 
 
 def run_once(entry: str, workload: str, rounds: int | None, peers: Path | None) -> Measured | None:
-    """One process; None where it failed."""
+    """One process, left alone; None where it failed."""
     words, more = command(entry, workload, rounds, peers)
+    done = subprocess.run(words, env=os.environ | more, capture_output=True, text=True)
+    lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
+    if not lines:
+        return None
+    found = json.loads(lines[-1].removeprefix("RESULT "))
+    return Measured(found["seconds"], found["startup"])
+
+
+def peak_memory(entry: str, workload: str, peers: Path | None) -> float:
+    """MiB over a round, in a run of its own: to look costs time."""
+    words, more = command(entry, workload, 1, peers)
     process = subprocess.Popen(
-        words, env=os.environ | more, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        words, env=os.environ | more, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     peak = 0.0
     while process.poll() is None:
         peak = max(peak, sum(proportional_size(pid) for pid in tree_of(process.pid)))
-        time.sleep(1.0)  # a look at the memory costs time of its own
-    assert process.stdout is not None
-    lines = [line for line in process.stdout.read().splitlines() if line.startswith("RESULT ")]
-    if not lines:
-        return None
-    found = json.loads(lines[-1].removeprefix("RESULT "))
-    return Measured(found["seconds"], found["startup"], peak)
+        time.sleep(0.1)
+    return peak
 
 
 def tree_of(pid: int) -> Iterator[int]:
@@ -104,6 +109,7 @@ def proportional_size(pid: int) -> float:
 def measure(
     workload: str, entries: Sequence[str], repeat: int, rounds: int | None, peers: Path | None
 ) -> None:
+    peaks = {entry: peak_memory(entry, workload, peers) for entry in entries}
     found: dict[str, list[Measured | None]] = {entry: [] for entry in entries}
     for _ in range(repeat):
         for entry in entries:
@@ -118,11 +124,11 @@ def measure(
             print(f"  {entry:<16} failed")
             continue
         ratio = statistics.median(mine.seconds / base.seconds for mine, base in pairs)
-        seconds, startup, peak = (
+        seconds, startup = (
             statistics.median(column) for column in zip(*(mine for mine, _ in pairs), strict=True)
         )
         print(
-            f"  {entry:<16} {seconds:8.2f} s   {ratio:.2f} of raw   start-up {startup:5.1f} s   peak {peak:5.0f} MiB",
+            f"  {entry:<16} {seconds:8.2f} s   {ratio:.2f} of raw   start-up {startup:5.1f} s   peak {peaks[entry]:5.0f} MiB",
             flush=True,
         )
 

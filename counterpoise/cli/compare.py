@@ -105,7 +105,7 @@ def _print_plan(sweep: Sweep, out: Path, means: Means, as_json: bool) -> None:
         typer.echo(f"{run['state']:<8} {run['folder']}")
     todo = len(runs) - plan.states.count("done")
     typer.echo(
-        f"{len(runs)} runs, {todo} of them to do: about {in_words(seconds)} in {means.processes} processes, by a round of each problem"
+        f"{len(runs)} runs, {todo} of them to do: about {in_words(seconds)} in {means.processes} processes, from a few steps of each problem"
     )
 
 
