@@ -42,7 +42,8 @@ class Together:
         busy = [run for run, tasks in enumerate(asked) if tasks]
         loads = [engines[run].workload(asked[run], opened[run][0]) for run in busy]
         with threads(settings.threads), arithmetic(settings.precision):
-            results: dict[int, Result] = dict(zip(busy, self.trainer.train(loads), strict=True))
+            trained = self.trainer.train(loads) if loads else []
+            results: dict[int, Result] = dict(zip(busy, trained, strict=True))
             replies = [
                 engines[run].receive(asked[run], results[run]) if run in results else None
                 for run in range(len(engines))
