@@ -20,6 +20,7 @@ from counterpoise.models.model import MODELS
 from counterpoise.rounds import Cohort, Outcome, ServerState, one_exchange
 from counterpoise.search import propose_tasks
 from counterpoise.simulation import Simulation, build_simulation
+from counterpoise.together import Together, join, share_samples
 
 SIZES = (20, 50, 13, 30, 7, 1)  # not in order, so that an engine that sorts its clients must undo it
 CLASSES = 4
@@ -132,6 +133,22 @@ def run_rounds(sim: Simulation, state: ServerState | None = None, rounds: int | 
     for _ in range(sim.rounds if rounds is None else rounds):
         state, _ = sim.advance(state)
     return state
+
+
+def run_joined(
+    spec: MethodSpec, engine: EngineSettings, seeds: Sequence[int], shared: Federation, rounds: int = 3
+) -> tuple[Together, list[ServerState]]:
+    """Runs that differ in their seed, trained in one program on the samples of one federation."""
+    together = join(
+        [
+            simulate(spec, engine=engine, seed=seed, federation=share_samples(shared, unequal_federation()))
+            for seed in seeds
+        ]
+    )
+    states = together.open()
+    for _ in range(rounds):
+        states = [state for state, _ in together.advance(states)]
+    return together, states
 
 
 def ask_clients(sim: Simulation, state: ServerState, clients: Sequence[int]) -> tuple[ServerState, Outcome]:

@@ -14,6 +14,7 @@ from federations import (
     all_state,
     distance,
     every_spec,
+    run_joined,
     run_rounds,
     simulate,
     small_model,
@@ -26,7 +27,6 @@ from counterpoise.core.method import METHODS, MethodSpec
 from counterpoise.core.tree import Tree
 from counterpoise.engines.choose import EngineSettings
 from counterpoise.engines.precision import Precision
-from counterpoise.together import join, share_samples
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU on this machine")
 
@@ -135,16 +135,9 @@ def test_convolutions_as_products_agree_when_compiled() -> None:
 @pytest.mark.parametrize("spec", ["fedavg", "scaffold", ["fedcgnm", "fedhoo"]], ids=spec_name)
 def test_seeds_together_equal_each_alone(spec: MethodSpec) -> None:
     shared = unequal_federation().to(GPU, torch.float64)
-    simulations = [
-        simulate(spec, engine=GPU_STACKED, seed=seed, federation=share_samples(shared, unequal_federation()))
-        for seed in SEEDS
-    ]
-    together = join(simulations)
-    states = together.open()
-    for _ in range(3):
-        states = [state for state, _ in together.advance(states)]
+    together, states = run_joined(spec, GPU_STACKED, SEEDS, shared)
     scores = together.evaluate(states)
-    for sim, state, score, seed in zip(simulations, states, scores, SEEDS, strict=True):
+    for sim, state, score, seed in zip(together.simulations, states, scores, SEEDS, strict=True):
         alone = simulate(spec, seed=seed)
         end = run_rounds(alone)
         assert distance(all_state(sim, state), all_state(alone, end)) < 1e-8

@@ -5,21 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-
-from counterpoise.core.local import Local
-from counterpoise.core.method import MethodSpec
-from counterpoise.errors import ConfigError
-from counterpoise.together import join, share_samples
-from tests.federations import (
+from federations import (
     STACKED,
     all_state,
     distance,
     every_spec,
+    run_joined,
     run_rounds,
     simulate,
     spec_name,
     unequal_federation,
 )
+
+from counterpoise.core.local import Local
+from counterpoise.core.method import MethodSpec
+from counterpoise.errors import ConfigError
+from counterpoise.together import join, share_samples
 
 SEEDS = (46, 3, 5)
 CLOSE = 1e-8
@@ -28,16 +29,8 @@ CLOSE = 1e-8
 @pytest.mark.parametrize("spec", every_spec(), ids=spec_name)
 def test_seeds_together_equal_each_alone(spec: MethodSpec) -> None:
     alone = [simulate(spec, engine=STACKED, seed=seed) for seed in SEEDS]
-    shared = unequal_federation()
-    simulations = [
-        simulate(spec, engine=STACKED, seed=seed, federation=share_samples(shared, unequal_federation()))
-        for seed in SEEDS
-    ]
-    together = join(simulations)
-    states = together.open()
-    for _ in range(3):
-        states = [state for state, _ in together.advance(states)]
-    for sim, state, single in zip(simulations, states, alone, strict=True):
+    together, states = run_joined(spec, STACKED, SEEDS, unequal_federation())
+    for sim, state, single in zip(together.simulations, states, alone, strict=True):
         assert distance(all_state(sim, state), all_state(single, run_rounds(single))) < CLOSE
 
 

@@ -63,7 +63,7 @@ def choose_device(wanted: str) -> str:
 
 def settle(settings: EngineSettings, work: Workplace, cohort: int, rounds: int) -> EngineSettings:
     """The settings with every open choice made and the reason given."""
-    device = work.federation.train.x.device
+    device = work.device
     name, reason = (settings.name, "asked for") if settings.name != "auto" else _choose_name(work, device)
     processes = settings.processes or (_worthwhile_processes(work, cohort) if name == "loop" else 1)
     if processes > 1 and (device.type != "cpu" or not can_fork()):
@@ -113,7 +113,7 @@ def _choose_name(work: Workplace, device: torch.device) -> tuple[Literal["loop",
 
 def _worthwhile_processes(work: Workplace, cohort: int) -> int:
     """One a core, unless a round is over before its tasks are handed out."""
-    if work.federation.train.x.device.type != "cpu" or not can_fork():
+    if work.device.type != "cpu" or not can_fork():
         return 1
     return min(available_cores(), cohort) if _operations(work, cohort) > WORTHWHILE else 1
 
@@ -128,7 +128,7 @@ def _operations(work: Workplace, cohort: int) -> float:
 def _stacking_obstacle(work: Workplace) -> str | None:
     """Why two copies of the model cannot train side by side, found by trying one plain step; None where they can."""
     two = partial(tmap, lambda leaf: torch.stack([leaf, leaf]))
-    rows = torch.zeros(2, 2, dtype=torch.int64, device=work.federation.train.x.device)
+    rows = torch.zeros(2, 2, dtype=torch.int64, device=work.device)
     inputs, labels = work.federation.scaling(work.federation.train.x[rows]), work.federation.train.y[rows]
     progress = Progress(
         two(work.model.params()), two(work.model.buffers()), {}, torch.zeros_like(inputs.flatten(1)[:, 0])

@@ -66,7 +66,7 @@ class ProcessTrainer:
 
         for worker in hired:
             worker.tell(news)
-        for worker in [*hired, *hired]:  # a second job, so that nobody waits while a result is fetched
+        for worker in hired * DEPTH:  # a second job, so that nobody waits while a result is fetched
             give(worker)
         while busy := [worker for worker in hired if worker.jobs]:
             ready = wait([worker.line for worker in busy])
@@ -91,7 +91,7 @@ class ProcessTrainer:
         self._workers = []
 
 
-class Exchange(NamedTuple):
+class Channel(NamedTuple):
     """Memory through which a job goes to a worker and its result comes back."""
 
     to: Slab
@@ -105,7 +105,7 @@ class Worker:
         context = multiprocessing.get_context("fork")
         self.line, theirs = context.Pipe()
         self.jobs: deque[int] = deque()  # rows of the results to come, the next one first
-        self._slabs = [Exchange(Slab(), Slab()) for _ in range(DEPTH)]
+        self._slabs = [Channel(Slab(), Slab()) for _ in range(DEPTH)]
         self._given = 0
         ours = [*(other.line for other in others), self.line]
         self._process: ForkProcess = context.Process(
@@ -162,7 +162,7 @@ def _serve(
     line: Connection,
     inherited: Sequence[Connection],
     news: Slab,
-    slabs: Sequence[Exchange],
+    slabs: Sequence[Channel],
 ) -> None:
     """A worker's life: jobs until the line closes. Inherited ends are closed so that it notices."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)

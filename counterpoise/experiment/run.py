@@ -42,23 +42,12 @@ class Run(NamedTuple):
     facts: dict[str, Any]
 
 
-def open_run(
-    experiment: Experiment, simulation: Simulation, federation: Federation, folder: RunFolder
-) -> Run:
-    facts = facts_of(experiment, federation, simulation.work.model.params())
-    store = CheckpointStore(folder.checkpoints, experiment.checkpoint.keep)
-    return Run(experiment, simulation, folder, store, facts)
-
-
 def new_run(experiment: Experiment, simulation: Simulation, federation: Federation, folder: RunFolder) -> Run:
     """A run at its start, its resolved config written; the folder must be locked."""
     folder.check_free()  # another process may have been quicker
-    clear_temporaries(folder.path)
     experiment = settle(experiment, simulation)
-    run = open_run(experiment, simulation, federation, folder)
     write_atomically(folder.config, write_toml(experiment.tables()).encode())
-    describe_run(run, federation)
-    return run
+    return found_run(experiment, simulation, federation, folder)
 
 
 def found_run(
@@ -66,7 +55,9 @@ def found_run(
 ) -> Run:
     """A run that began before; the folder must be locked."""
     clear_temporaries(folder.path)
-    run = open_run(experiment, simulation, federation, folder)
+    facts = facts_of(experiment, federation, simulation.work.model.params())
+    store = CheckpointStore(folder.checkpoints, experiment.checkpoint.keep)
+    run = Run(experiment, simulation, folder, store, facts)
     describe_run(run, federation)
     return run
 
@@ -123,7 +114,7 @@ def _save(run: Run, state: ServerState, seconds: float) -> None:
 
 def restore(run: Run) -> tuple[ServerState, float]:
     """The state of the newest whole checkpoint that the logs reach; without one the run starts again."""
-    device = run.simulation.work.federation.train.x.device
+    device = run.simulation.work.device
     while (found := run.store.load()) is not None:
         check_facts(run.folder.path, found.facts, run.facts)
         try:

@@ -67,12 +67,12 @@ def resume(
     if not folder.holds_run():
         raise ConfigError(f"{path} holds no run: there is no config.toml in it")
     experiment = load_experiment(folder.config)
-    check_tracker(experiment.track.to)
-    federation = federation or load_federation(experiment)
     if experiment.engine.together:
         raise ConfigError(
             f"{path} is trained together with other runs; give the command again that started them"
         )
+    check_tracker(experiment.track.to)
+    federation = federation or load_federation(experiment)
     with (
         closing(assemble(experiment, federation, model, connect)) as simulation,
         folder.locked(),

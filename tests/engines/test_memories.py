@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from federations import LOOP, all_state, distance, run_rounds, simulate
 from hypothesis import given
 from hypothesis import strategies as st
 
 from counterpoise.core.codec import digest
 from counterpoise.engines.memories import Memories, Memory
-from tests.federations import LOOP, all_state, distance, run_rounds, simulate
 
 KIB = 1024
 
