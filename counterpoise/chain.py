@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from counterpoise.core.part import Outputs
-from counterpoise.core.tree import Params, stack
+from counterpoise.core.tree import Params, take
 from counterpoise.models.classifier import Classifier
 
 
@@ -61,12 +61,9 @@ class Chain(NamedTuple):
         self, params: Params, entered: list[Tensor], logits: Tensor, features: Tensor | None
     ) -> Params:
         """Gradients of all parameters from those of the logits [B, C] and of the features."""
-        grads: Params = {}
-        for stage, gradient, inputs in self._slopes(params, entered, logits, features):
-            grads[stage.weight] = gradient.t() @ inputs
-            if stage.bias:
-                grads[stage.bias] = gradient.sum(0)
-        return {name: grads[name] for name in params}
+        grads = {name: torch.empty_like(p) for name, p in params.items()}
+        self._write(grads, params, entered, logits, features)
+        return grads
 
     def descend(
         self, params: Params, entered: list[Tensor], logits: Tensor, features: Tensor | None, lr: float
@@ -96,13 +93,22 @@ class Chain(NamedTuple):
     ) -> Params:
         """The same [H, ...] from gradients [H, B, C] of H losses; samples without a part in a loss are left out of its pass."""
         concerned = logits.any(-1) if features is None else logits.any(-1) | features.any(-1)  # [H, B]
-
-        def one(loss: int) -> Params:
+        grads = {name: p.new_empty(len(logits), *p.shape) for name, p in params.items()}
+        for loss in range(len(logits)):
             rows = torch.nonzero(concerned[loss]).flatten()
             slopes = None if features is None else features[loss, rows]
-            return self.backward(params, [values[rows] for values in entered], logits[loss, rows], slopes)
+            seen = [values[rows] for values in entered]
+            self._write(take(grads, loss), params, seen, logits[loss, rows], slopes)
+        return grads
 
-        return stack([one(loss) for loss in range(len(logits))])
+    def _write(
+        self, grads: Params, params: Params, entered: list[Tensor], logits: Tensor, features: Tensor | None
+    ) -> None:
+        """Gradients into the memory that they shall have, so that those of several losses need no copy."""
+        for stage, gradient, inputs in self._slopes(params, entered, logits, features):
+            torch.mm(gradient.t(), inputs, out=grads[stage.weight])
+            if stage.bias:
+                torch.sum(gradient, 0, out=grads[stage.bias])
 
 
 def chain_of(module: nn.Module) -> Chain | None:

@@ -17,8 +17,10 @@ from counterpoise.metrics import (
     Shots,
     calibration,
     confusion,
+    cross_entropies,
     expected_calibration_error,
     mean_client_balanced_accuracy,
+    mean_cross_entropy,
     summarise,
     weighted_score,
     worst_client,
@@ -46,6 +48,7 @@ class Scoring:
         """Scores by name from the sums that `count` made."""
         found = summarise(sums["confusion"], self.shots, self.classes)
         found["calibration_error"] = expected_calibration_error(sums["calibration"])
+        found["cross_entropy"] = mean_cross_entropy(sums["cross_entropies"])
         if self.recall_weights or self.precision_weights:
             nothing = [0.0] * len(self.classes)
             found["weighted_score"] = weighted_score(
@@ -55,9 +58,13 @@ class Scoring:
 
 
 def count(outputs: Outputs, batch: Batch) -> Tree:
-    """Confusion counts [true class, predicted class] and calibration sums [3, bins]."""
+    """Confusion counts [true class, predicted class], calibration sums [3, bins] and cross-entropy sums [2]."""
     given = outputs.logits, batch.y, batch.mask
-    return {"confusion": confusion(*given), "calibration": calibration(*given)}
+    return {
+        "confusion": confusion(*given),
+        "calibration": calibration(*given),
+        "cross_entropies": cross_entropies(*given),
+    }
 
 
 def score_clients(clients: Sequence[int], confusions: Sequence[Any]) -> dict[str, Any]:

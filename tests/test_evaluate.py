@@ -40,6 +40,8 @@ def test_scores_are_those_counted_by_hand() -> None:
     assert scores["worst_class"] == "c"
     # Every answer is at least sigmoid(2) sure, and a third of them is wrong.
     assert 0.2 < scores["calibration_error"] < 0.35
+    logits = X @ torch.tensor([[1.0, -1.0, 0.0], [0.0, 0.0, 0.0]]) - torch.tensor([0.0, 0.0, 9.0])
+    assert scores["cross_entropy"] == pytest.approx(nn.functional.cross_entropy(logits, Y).item(), rel=1e-6)
 
 
 def test_the_user_weighs_recalls_and_precisions() -> None:

@@ -99,10 +99,10 @@ def default_target(finals: Sequence[Sequence[float | None]], score: str) -> floa
 
 
 def scores_in(results: Sequence[RunResult]) -> list[str]:
-    """Scores that some evaluation of these runs knows: numbers that are not counts, nor of the training."""
+    """Scores that some evaluation of these runs knows: shares, so no counts, no losses and nothing of the training."""
     rows = itertools.chain.from_iterable(result.scored for result in results)
     known = {key for row in rows for key, value in row.items() if isinstance(value, float)}
-    return sorted(known.difference(Outcome._fields))
+    return sorted(known.difference(Outcome._fields, ("cross_entropy",)))
 
 
 def _reaches(value: float | None, score: str, target: float | None) -> bool:

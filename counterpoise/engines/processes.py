@@ -167,7 +167,7 @@ def _serve(
     """A worker's life: jobs until the line closes. Inherited ends are closed so that it notices."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    _keep_memory()
+    keep_memory()
     torch.set_num_threads(1)
     for end in inherited:
         end.close()
@@ -197,7 +197,7 @@ def _read_news(news: dict[str, Any], slab: Slab) -> Broadcast:
     )
 
 
-def _keep_memory() -> None:
+def keep_memory() -> None:
     """Keep freed memory: by default the same pages are given back and zeroed again in every step."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:

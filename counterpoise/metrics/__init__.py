@@ -1,6 +1,6 @@
 """Confusion counts that add up over clients, and the scores read off them."""
 
-from counterpoise.metrics.confusion import calibration, confusion
+from counterpoise.metrics.confusion import calibration, confusion, cross_entropies
 from counterpoise.metrics.scores import (
     Score,
     Worst,
@@ -10,6 +10,7 @@ from counterpoise.metrics.scores import (
     g_mean,
     macro_f1,
     mean_client_balanced_accuracy,
+    mean_cross_entropy,
     per_class_f1,
     per_class_precision,
     per_class_recall,
@@ -29,11 +30,13 @@ __all__ = [
     "balanced_accuracy",
     "calibration",
     "confusion",
+    "cross_entropies",
     "expected_calibration_error",
     "g_mean",
     "group_recall",
     "macro_f1",
     "mean_client_balanced_accuracy",
+    "mean_cross_entropy",
     "per_class_f1",
     "per_class_precision",
     "per_class_recall",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 
@@ -28,6 +29,14 @@ def calibration(logits: Tensor, y: Tensor, mask: Tensor | None = None, bins: int
     sums = torch.stack([torch.ones_like(confidence), confidence, (guess == y).double()])  # [3, B]
     # a matrix product, not a scatter: its order of summation is fixed, also on a GPU
     return (sums * _weights(y, mask)) @ members.double()
+
+
+def cross_entropies(logits: Tensor, y: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Sums [2] of samples and of ``-log softmax(z)_y``."""
+    weight = _weights(y, mask).double()
+    legal = torch.where(weight > 0, y, 0)  # padding may carry any label
+    each = torch.where(weight > 0, F.cross_entropy(logits.double(), legal, reduction="none"), 0.0)
+    return torch.stack([weight.sum(), each.sum()])
 
 
 def _weights(y: Tensor, mask: Tensor | None) -> Tensor:

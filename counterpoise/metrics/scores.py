@@ -113,6 +113,12 @@ def expected_calibration_error(calibration: Counts) -> Score:
     return (hits - confidences).abs().sum().item() / total if total else None
 
 
+def mean_cross_entropy(sums: Counts) -> Score:
+    """Mean of the sums [2] that `cross_entropies` gives; None also where it is not finite, as of a model that diverged."""
+    samples, total = torch.as_tensor(sums, dtype=torch.float64, device="cpu").tolist()
+    return total / samples if samples and math.isfinite(total) else None
+
+
 def mean_score(values: Iterable[Score]) -> Score:
     """Mean of the scores that there are."""
     present = _present(values)

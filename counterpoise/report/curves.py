@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,15 @@ SCORES = {
     "medium": "#009E73",
     "tail": "#D55E00",
 }
+LOSSES: dict[str, tuple[str, Callable[[Mapping[str, Any]], Any]]] = {
+    "training": ("#555555", lambda row: row["loss"]),
+    "test": ("#CC79A7", lambda row: row.get("cross_entropy")),
+    "validation": ("#56B4E9", lambda row: row.get("validation", {}).get("cross_entropy")),
+}
 
 
 def draw_curves(rows: Sequence[Mapping[str, Any]], path: Path, title: str = "") -> None:
-    """Write a PNG: accuracy, balanced accuracy and recall of head, medium and tail classes; below, the training loss."""
+    """Write a PNG: accuracy, balanced accuracy and recall of head, medium and tail classes; below, the losses."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -36,10 +41,12 @@ def draw_curves(rows: Sequence[Mapping[str, Any]], path: Path, title: str = "") 
             )
     scores.set(ylim=(0, 1), ylabel="on the test set", title=title)
     figure.legend(loc="outside lower center", frameon=False, ncols=len(SCORES), fontsize=8)
-    trained = [(row["round"] + 1, row["loss"]) for row in rows if row["loss"] is not None]
-    if trained:
-        loss.plot(*zip(*trained, strict=True), color="#555555", linewidth=1.2)
-    loss.set(xlabel="round", ylabel="training loss")
+    for name, (colour, read) in LOSSES.items():
+        known = [(row["round"] + 1, read(row)) for row in rows if read(row) is not None]
+        if known:
+            loss.plot(*zip(*known, strict=True), color=colour, label=name, linewidth=1.2)
+    loss.set(xlabel="round", ylabel="loss")
+    loss.legend(frameon=False, fontsize=7)
     for axes in (scores, loss):
         axes.grid(alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)

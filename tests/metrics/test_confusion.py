@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -10,7 +12,13 @@ from hypothesis import strategies as st
 from sklearn.metrics import confusion_matrix
 from torch import Tensor
 
-from counterpoise.metrics import calibration, confusion, expected_calibration_error
+from counterpoise.metrics import (
+    calibration,
+    confusion,
+    cross_entropies,
+    expected_calibration_error,
+    mean_cross_entropy,
+)
 
 
 def samples(seed: int, count: int, classes: int) -> tuple[Tensor, Tensor]:
@@ -70,7 +78,7 @@ def test_sums_over_clients_are_those_of_the_whole(seed: int, sizes: list[int]) -
 def test_sums_of_stacked_clients_equal_those_of_each() -> None:
     logits, y = samples(1, 60, 5)
     clients = logits.view(3, 20, 5), y.view(3, 20), (torch.arange(60) % 7 > 0).view(3, 20)
-    for measure in (confusion, calibration):
+    for measure in (confusion, calibration, cross_entropies):
         stacked = torch.vmap(measure)(*clients)
         assert torch.equal(stacked, torch.stack([measure(*client) for client in zip(*clients, strict=True)]))
         assert torch.equal(
@@ -103,6 +111,20 @@ def test_calibration_error_equals_a_direct_computation(seed: int, count: int, bi
 def test_full_confidence_falls_into_the_last_bin_and_nan_into_the_first() -> None:
     logits = torch.tensor([[1e4, 0.0], [torch.nan, 0.0]])
     assert calibration(logits, torch.tensor([0, 1]), bins=3).tolist() == [[1, 0, 1], [0, 0, 1], [0, 0, 1]]
+
+
+def test_cross_entropy_by_hand() -> None:
+    chance = torch.tensor([[0.5, 0.5], [0.25, 0.75], [0.1, 0.9]])
+    sums = cross_entropies(
+        chance.log(), torch.tensor([0, 0, -1]), torch.tensor([1, 1, 0])
+    )  # padding: any label
+    assert sums.tolist() == pytest.approx([2, math.log(2) + math.log(4)])
+    assert mean_cross_entropy(sums) == pytest.approx(1.5 * math.log(2))
+
+
+def test_a_model_that_diverged_has_no_cross_entropy_and_neither_has_one_without_samples() -> None:
+    assert mean_cross_entropy(cross_entropies(torch.tensor([[torch.nan, 0.0]]), torch.tensor([0]))) is None
+    assert mean_cross_entropy(torch.zeros(2)) is None
 
 
 def test_no_samples_have_no_calibration_error() -> None:

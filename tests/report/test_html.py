@@ -162,7 +162,8 @@ def test_all_that_is_drawn_is_in_the_data(parsed: Page) -> None:
     assert {chart["kind"] for chart in data["diagnostics"]} == {"curve", "bars", "flow", "tree"}
     keys = [score["key"] for score in data["curves"]["scores"]]
     assert keys[0] == "balanced_accuracy"
-    assert {"tail", "loss", "worst_client_balanced_accuracy"} <= set(keys)
+    assert {"tail", "loss", "cross_entropy", "worst_client_balanced_accuracy"} <= set(keys)
+    assert "validation_cross_entropy" not in keys  # nothing to choose where the server keeps no samples
     rounds, means, deviations = data["curves"]["series"][0]["curves"]["tail"]
     assert rounds == [2, 4, 6]
     assert len(means) == len(deviations) == 3

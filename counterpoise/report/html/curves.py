@@ -13,7 +13,11 @@ from counterpoise.report.html.study import Study, mean_and_deviation, thin
 
 BUDGET = 250_000  # numbers of all curves together: about a megabyte and a half
 FEWEST, MOST = 20, 200  # points of one curve
-LOSS = "loss"
+LOSSES = {
+    "loss": "Training loss",
+    "cross_entropy": "Cross-entropy on the test set",
+    "validation_cross_entropy": "Cross-entropy on the server's validation samples",
+}
 CLIENTS = ("mean_client_balanced_accuracy", "worst_client_balanced_accuracy")
 NAMES = {
     "macro_f1": "Macro-F1",
@@ -24,7 +28,7 @@ NAMES = {
     "worst_class_recall": "Recall of the worst class",
     "mean_client_balanced_accuracy": "Balanced accuracy, mean over clients",
     "worst_client_balanced_accuracy": "Balanced accuracy of the worst client",
-    LOSS: "Training loss",
+    **LOSSES,
 }
 Read = Callable[[Mapping[str, Any]], Any]
 
@@ -79,16 +83,19 @@ def _curves(runs: Sequence[RunResult], scores: Sequence[str], points: int) -> di
 def _reader(score: str) -> Read:
     if score in CLIENTS:
         return lambda row: row.get("clients", {}).get(score)
+    if score == "validation_cross_entropy":
+        return lambda row: row.get("validation", {}).get("cross_entropy")
     return lambda row: row.get(score)
 
 
 def _scores(runs: Sequence[RunResult], first: str) -> list[str]:
     """The chosen score, then the usual ones, then whatever else was recorded."""
     clients = CLIENTS if any("clients" in row for run in runs for row in run.scored) else ()
+    losses = [key for key in LOSSES if any(_reader(key)(row) is not None for run in runs for row in run.rows)]
     others = [key for key in scores_in(runs) if key not in HEADLINE]
-    return list(dict.fromkeys([first, *HEADLINE, *clients, *others, LOSS]))
+    return list(dict.fromkeys([first, *HEADLINE, *clients, *others, *losses]))
 
 
 def _describe(score: str) -> dict[str, Any]:
-    lower = score == LOSS or score in LOWER_IS_BETTER
-    return {"key": score, "name": score_name(score), "percent": score != LOSS, "lower": lower}
+    lower = score in LOSSES or score in LOWER_IS_BETTER
+    return {"key": score, "name": score_name(score), "percent": score not in LOSSES, "lower": lower}
