@@ -90,7 +90,10 @@ def choose(search: Search, out: Path, score: str) -> Tuned:
 
 
 def blindfold(federation: Federation) -> Federation:
-    """The federation with what is held out for validation in place of the test set, which a tuning run never sees."""
+    """The federation with what is held out for validation in place of the test set, which a tuning run never sees.
+
+    It stays for validation too: FedHOO and the ratio loss learn from it, in a tuning run as in any other.
+    """
     held = federation.validation
     if held is None or not len(held.y):
         rows = [*federation.held_out, torch.zeros(0, dtype=torch.int64)]
@@ -99,7 +102,7 @@ def blindfold(federation: Federation) -> Federation:
         raise ConfigError(
             "tuning needs a validation split and none has a sample; legal with more data, or with a larger data.validation or partition.validation"
         )
-    return replace(federation, test=held, validation=None)
+    return replace(federation, test=held)
 
 
 def grid_of(entry: MethodEntry, tune: Tune) -> Grid:

@@ -116,8 +116,23 @@ def test_a_tuning_run_is_scored_on_what_is_held_out(where: str) -> None:
     assert len(blind.test.y) > 50
     assert torch.equal(blind.test.x, held.x)
     assert torch.equal(blind.test.y, held.y)
-    assert blind.validation is None
+    assert blind.validation is federation.validation  # some methods learn from it
     assert blind.clients is federation.clients
+
+
+@pytest.mark.parametrize(
+    "method", [["fedavg", {"ratio_loss": {"source": "auxiliary"}}], ["fedavg", "fedhoo"]]
+)
+def test_methods_that_learn_from_validation_samples_can_be_tuned(
+    method: list[object], tmp_path: Path
+) -> None:
+    base = HELD | {"rounds": 1, "partition": {"name": "iid", "clients": 2}, "cohort": {"size": 2}}
+    tables = {"methods": [method], "seeds": 1, "base": base, "tune": {"grid": {"local.lr": [0.1, 0.01]}}}
+    code, out, err = call(
+        "compare", write_tiny_sweep(tmp_path, **tables), "--processes", 1, "--out", tmp_path / "out"
+    )
+    assert code == 0, err
+    assert "2 of 2 settings, chosen lr=" in out
 
 
 def test_a_split_without_samples_is_refused() -> None:
