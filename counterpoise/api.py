@@ -23,11 +23,15 @@ def load_data(
     name: str,
     imbalance: float | str | Mapping[str, Any] = 1.0,
     root: Path | str | None = None,
+    imbalanced_test: bool = False,
     **arguments: Any,
 ) -> Dataset:
-    """A data set by name, with an imbalance: the factor of a long tail, or ``{"step": {"factor": 10.0}}``."""
+    """A data set by name, with an imbalance: the factor of a long tail, or ``{"step": {"factor": 10.0}}``.
+
+    With `imbalanced_test` the test set has it too; else that stays as it is.
+    """
     whole = DATASETS.build(name, arguments)(None if root is None else Path(root))
-    return apply_imbalance(whole, imbalance)
+    return apply_imbalance(whole, imbalance, test=imbalanced_test)
 
 
 split = split_federation

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
-from torch.func import grad, vjp, vmap
+from torch.func import grad, vjp
 
 from counterpoise.chain import Chain
 from counterpoise.core.part import Gradient, Outputs
-from counterpoise.core.tree import Params
+from counterpoise.core.tree import Params, stack
 from counterpoise.functional import FunctionalModel
 
 
@@ -49,7 +49,8 @@ def functional_gradient(
     pulled: Any = vjp(objective, params, has_aux=True)
     values, pull, (after, _) = pulled
     each = torch.eye(loss.groups, dtype=values.dtype, device=values.device)
-    return Gradient(vmap(pull)(each)[0], after, values.sum())
+    # One pass after another: stacked, they would copy what the forward pass left once for each group.
+    return Gradient(stack([pull(one)[0] for one in each.unbind()]), after, values.sum())
 
 
 def direct_gradient(

@@ -117,11 +117,12 @@ def test_a_run_repeats_and_resumes_bit_for_bit(tmp_path: Path) -> None:
     assert resume(tmp_path / "two")["state_sha256"] == first["state_sha256"]
 
 
-def test_convolutions_as_products_agree_when_compiled() -> None:
+@pytest.mark.parametrize("spec", ["fedavg", "fedcgnm"])
+def test_convolutions_as_products_agree_when_compiled(spec: str) -> None:
     federation = unequal_federation(IMAGE)
     plain, compiled = (
         state_of(
-            "fedavg",
+            spec,
             engine,
             federation=federation,
             model=small_model("resnet8", IMAGE, norm="group", width=4),
@@ -132,7 +133,7 @@ def test_convolutions_as_products_agree_when_compiled() -> None:
     assert distance(plain, compiled) < 1e-8
 
 
-@pytest.mark.parametrize("spec", ["fedavg", "scaffold", ["fedcgnm", "fedhoo"]], ids=spec_name)
+@pytest.mark.parametrize("spec", [*every_spec(), ["fedcgnm", "fedhoo"]], ids=spec_name)
 def test_seeds_together_equal_each_alone(spec: MethodSpec) -> None:
     shared = unequal_federation().to(GPU, torch.float64)
     together, states = run_joined(spec, GPU_STACKED, SEEDS, shared)

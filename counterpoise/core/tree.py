@@ -29,7 +29,8 @@ def tmap(function: Callable[..., Tensor], tree: Tree, *others: Tree) -> Tree:
 
 def leaves(tree: Tree) -> Iterator[Tensor]:
     """The tensors of a tree in order of their names, so that sums over them do not depend on how it was built."""
-    for _, value in sorted(tree.items()):
+    for name in sorted(tree):
+        value = tree[name]
         if isinstance(value, dict):
             yield from leaves(value)
         else:

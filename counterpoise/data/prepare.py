@@ -19,8 +19,13 @@ from counterpoise.data.partition import PARTITIONS, Labels
 from counterpoise.errors import ConfigError
 
 
-def apply_imbalance(data: Dataset, imbalance: float | str | Mapping[str, Any], seed: int = 0) -> Dataset:
-    """Keep the training rows that an imbalance keeps; a number is the factor of an exponential long tail."""
+def apply_imbalance(
+    data: Dataset, imbalance: float | str | Mapping[str, Any], seed: int = 0, test: bool = False
+) -> Dataset:
+    """Keep the training rows that an imbalance keeps; a number is the factor of an exponential long tail.
+
+    `test`: the test set too, as FedCGNM (paper 000) does with Adult; else it stays as it is.
+    """
     if isinstance(imbalance, float | int):
         if not imbalance > 0:
             raise ConfigError(
@@ -38,7 +43,11 @@ def apply_imbalance(data: Dataset, imbalance: float | str | Mapping[str, Any], s
         notes = (*data.notes, f"imbalance: {imbalance}")
     rule = build_named(IMBALANCES, imbalance)
     kept = data.keep(torch.from_numpy(rule(labels_of(data), numpy_generator(seed, "imbalance"))))
-    return replace(kept, notes=notes)
+    if not test:
+        return replace(kept, notes=notes)
+    labels = Labels(data.test.y.numpy(), len(data.classes))
+    rows = torch.from_numpy(rule(labels, numpy_generator(seed, "imbalance-test")))
+    return replace(kept, test=data.test.take(rows), notes=(*notes, "the test set has the same imbalance"))
 
 
 def labels_of(data: Dataset) -> Labels:

@@ -12,7 +12,8 @@ from torch import Tensor, vmap
 from counterpoise.client import Broadcast, Progress, Result, begin, end, step
 from counterpoise.core.part import Batch, Stats, Task
 from counterpoise.core.tree import Tree, concatenate, stack, take, tmap
-from counterpoise.engines.captured import CapturedSteps, is_even, shape_of
+from counterpoise.engines.captured import CapturedSteps, StackedStep, is_even, shape_of
+from counterpoise.engines.compiled import CompiledStep
 from counterpoise.engines.memories import Memory
 from counterpoise.engines.workplace import Opened, Workload, Workplace, visits_of
 
@@ -24,8 +25,10 @@ class StackedTrainer:
 
     def __init__(self, work: Workplace, chunk: int, compile: bool = False) -> None:
         self.work, self.chunk = work, chunk
-        stacked_step = vmap(partial(step, work.method, work.model.patched() if compile else work.model))
-        self._step = torch.compile(stacked_step, dynamic=False) if compile else stacked_step
+        plain = vmap(partial(step, work.method, work.model))
+        self._step: StackedStep = (
+            CompiledStep(vmap(partial(step, work.method, work.model.patched())), plain) if compile else plain
+        )
         self._captured: dict[tuple[object, ...], CapturedSteps] = {}
 
     def __call__(self, tasks: Sequence[Task], memories: Sequence[Memory], broadcast: Broadcast) -> Result:
@@ -37,7 +40,7 @@ class StackedTrainer:
         owners = [run for run, load in enumerate(loads) for _ in load.tasks]
         # Longest first: clients of like length share a chunk, and those still active are always a prefix.
         order = sorted(range(len(opened)), key=lambda k: -opened[k].plan.steps)
-        received = _received([load.broadcast for load in loads])
+        received = self.work.place(_received([load.broadcast for load in loads]))
         while True:
             try:
                 trained = self._train(

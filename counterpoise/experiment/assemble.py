@@ -29,7 +29,7 @@ def load_dataset(table: DataTable) -> Dataset:
     """The data set with its imbalance."""
     root = None if table.root is None else Path(table.root)
     whole = DATASETS.build(table.name, table.arguments)(root)
-    return apply_imbalance(whole, table.imbalance, table.seed)
+    return apply_imbalance(whole, table.imbalance, table.seed, table.imbalanced_test)
 
 
 def load_federation(experiment: Experiment) -> Federation:
@@ -59,9 +59,9 @@ def _check_assigned(experiment: Experiment, data: Dataset) -> None:
         raise ConfigError(
             f"partition = {given} is not legal with a pack, which is cut into clients already; leave [partition] out"
         )
-    if experiment.data.imbalance != 1.0 or experiment.data.validation:
+    if experiment.data.imbalance != 1.0 or experiment.data.imbalanced_test or experiment.data.validation:
         raise ConfigError(
-            "data.imbalance and data.validation are not legal with a pack, which has its own; leave them out"
+            "data.imbalance, data.imbalanced_test and data.validation are not legal with a pack, which has its own; leave them out"
         )
 
 

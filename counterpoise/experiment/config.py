@@ -49,6 +49,7 @@ class DataTable(OpenTable):
         1.0,
         description="largest over smallest class of an exponential long tail, or an imbalance such as { step = { factor = 10.0 } }",
     )
+    imbalanced_test: bool = Field(False, description="apply the imbalance to the test set as well")
     validation: Share = Field(
         0.0, description="share of the training set, by class, that the server keeps for validation"
     )

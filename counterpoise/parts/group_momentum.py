@@ -73,4 +73,12 @@ def sum_of_units(vectors: Params) -> Params:
     """``sum_h v_h / ||v_h||`` of vectors [H, ...], each norm over all tensors together."""
     norms = torch.stack([torch.linalg.vector_norm(leaf.flatten(1), dim=1) for leaf in leaves(vectors)])
     scales = 1 / torch.linalg.vector_norm(norms, dim=0).clamp(min=SHORTEST)  # [H]
-    return tmap(lambda v: torch.tensordot(scales, v, 1), vectors)
+    return tmap(lambda v: _weighted_sum(scales, v), vectors)
+
+
+def _weighted_sum(scales: Tensor, vectors: Tensor) -> Tensor:
+    """``sum_h s_h v_h``: on a CPU quickest as a product; a GPU would use a tile of it for one row, and fuses this."""
+    if vectors.is_cuda:
+        return (scales.view(-1, *[1] * (vectors.dim() - 1)) * vectors).sum(0)
+    product: Tensor = torch.tensordot(scales, vectors, 1)
+    return product

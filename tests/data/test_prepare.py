@@ -42,6 +42,29 @@ def test_balanced_data_stays_as_it_is_and_nonsense_is_refused(digits: Dataset) -
             apply_imbalance(digits, wrong)
 
 
+def test_the_test_set_stays_as_it_is_unless_it_shall_be_alike(digits: Dataset) -> None:
+    plain, alike = (
+        apply_imbalance(digits, {"minority": {"factor": 20.0}}, test=test) for test in (False, True)
+    )
+    assert plain.test is digits.test
+    assert torch.equal(
+        plain.train.y, alike.train.y
+    )  # whether the test set is cut does not touch the training set
+    before, after = torch.bincount(digits.test.y), torch.bincount(alike.test.y)
+    rarest = int(before.argmin())
+    assert after[rarest] == before.max() // 20
+    assert torch.equal(after[torch.arange(10) != rarest], before[torch.arange(10) != rarest])
+    assert "the test set has the same imbalance" in alike.notes
+
+
+def test_a_config_may_ask_for_a_test_set_of_the_same_imbalance() -> None:
+    tables = {"data": {"name": "digits", "imbalance": 10.0, "imbalanced_test": True}}
+    counts = torch.bincount(load_federation(make_experiment(tables)).test.y)
+    assert counts[0] / counts[-1] == pytest.approx(
+        10, rel=0.35
+    )  # some 36 samples a class: the last has 3 or 4
+
+
 def test_every_training_sample_has_one_place(digits: Dataset) -> None:
     federation = split_federation(
         digits, "dirichlet", 7, alpha=0.3, seed=3, validation=0.25, server_validation=0.2
