@@ -16,6 +16,7 @@ pytest.importorskip("flwr", reason="flwr is not installed: pip install 'counterp
 
 from chaos import relay
 from deployed import (
+    SETTING,
     Deployed,
     deployed,
     drop_out_sha,
@@ -32,6 +33,7 @@ from counterpoise.engines.flower.certs import make_certs
 from counterpoise.engines.flower.deployment import Link, register, start_superlink, start_supernode
 from counterpoise.engines.flower.job import ClientFile, JobFolder, write_client_file
 from counterpoise.errors import RunError
+from counterpoise.experiment.config import make_experiment
 from counterpoise.experiment.folder import RunFolder, read_rows
 from counterpoise.experiment.toml import write_toml
 
@@ -67,6 +69,25 @@ def test_every_kind_of_method_equals_one_process_bit_for_bit(tmp_path: Path) -> 
             found[str(method)] = net.run(config, tmp_path / f"out-{len(found)}")["params_sha256"]
             expected[str(method)] = embedded_sha(config, tmp_path / f"alone-{len(found)}")
     assert found == expected
+
+
+@pytest.mark.deploy
+def test_group_momentum_and_two_trainings_in_one_message_equal_one_process_bit_for_bit(
+    tmp_path: Path,
+) -> None:
+    """FedCGNM at a rate, and FedHOO scored on the server's samples and on what clients hold out."""
+    held = {"partition": {**SETTING["partition"], "validation": 0.2}}
+    kept = {"data": {**SETTING["data"], "validation": 0.2}}
+    rated = ["fedcgnm", {"resample": {"rate": 0.6}}]
+    runs = [(rated, kept), (["fedcgnm", "fedhoo"], kept), (["fedavg", {"fedhoo": {"warmup": 0}}], held)]
+    found, expected = [], []
+    with deployed(tmp_path / "net") as net:
+        for method, tables in runs:
+            config = make_experiment({**SETTING, "method": method, "rounds": 4, **tables})
+            found.append(net.run(config, tmp_path / f"out-{len(found)}"))
+            expected.append(embedded_sha(config, tmp_path / f"alone-{len(found)}"))
+    assert [summary["params_sha256"] for summary in found] == expected
+    assert [summary["skipped_rounds"] for summary in found] == [0, 0, 0]
 
 
 def _reach_the_middle(out: Path, moment: int) -> None:
