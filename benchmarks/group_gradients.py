@@ -65,7 +65,7 @@ def round_of(work: Workload, federation: Federation, method: object, engine: str
         federation, method, work.model, rounds=1, local=Local(lr=0.01, batch_size=50), engine=settings  # type: ignore[arg-type]
     )  # fmt: skip
     state, tasks = simulation.open(), [Task(client) for client in range(work.clients)]
-    return lambda: void(one_exchange(simulation.method, state, simulation.engine, tasks, 0.01, work.clients))
+    return lambda: void(one_exchange(simulation.server, state, tasks, 0.01))
 
 
 def void(value: object) -> None:

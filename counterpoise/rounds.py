@@ -31,6 +31,17 @@ class ServerState:
 
 
 @dataclass(frozen=True)
+class Server:
+    """What stays the same over the rounds of a run: the rule, those who are asked, and the samples to judge models by."""
+
+    method: Method
+    ask: Ask
+    clients: int  # all that there are, asked or not
+    score: Score | None = None
+    measure: Measure | None = None
+
+
+@dataclass(frozen=True)
 class Cohort:
     """Which clients a round asks: `size` of them, or each by itself with chance size / N."""
 
@@ -86,19 +97,12 @@ def open_server(method: Method, params: Params, buffers: Params, census: Census,
 
 
 def one_exchange(
-    method: Method,
-    state: ServerState,
-    ask: Ask,
-    tasks: Sequence[Task],
-    lr: float,
-    clients: int,
-    score: Score | None = None,
-    measure: Measure | None = None,
+    server: Server, state: ServerState, tasks: Sequence[Task], lr: float
 ) -> tuple[ServerState, Outcome]:
     """One round. Replies that are not usable count as not given; without any the model stays as it was."""
-    broadcast, outcome = open_round(method, state, tasks, lr)
-    replies = ask.train(tasks, broadcast) if tasks else None
-    return conclude(method, state, ask, replies, outcome, clients, score, measure)
+    broadcast, outcome = open_round(server.method, state, tasks, lr)
+    replies = server.ask.train(tasks, broadcast) if tasks else None
+    return conclude(server, state, replies, outcome)
 
 
 def open_round(
@@ -117,17 +121,10 @@ def announce(method: Method, state: ServerState, lr: float) -> Broadcast:
 
 
 def conclude(
-    method: Method,
-    state: ServerState,
-    ask: Ask,
-    replies: Replies | None,
-    outcome: Outcome,
-    clients: int,
-    score: Score | None = None,
-    measure: Measure | None = None,
+    server: Server, state: ServerState, replies: Replies | None, outcome: Outcome
 ) -> tuple[ServerState, Outcome]:
     """The state after the replies of a round: checked, chosen among, committed, weighed, averaged."""
-    after = replace(state, round=state.round + 1)
+    method, after = server.method, replace(state, round=state.round + 1)
     if replies is None:
         return after, outcome
     outcome = outcome._replace(replied=len(replies.client), bytes_up=replies.bytes())
@@ -136,14 +133,15 @@ def conclude(
     # A search compares settings, so that it needs them all.
     enough = searched is None or len(replies.client) == outcome.asked
     usable = enough and int(replies.samples.sum()) > 0
-    ask.commit(state.round, sorted(set(replies.client.tolist())) if usable else [])
+    server.ask.commit(state.round, sorted(set(replies.client.tolist())) if usable else [])
     if not usable:
         return after, outcome._replace(rejected=rejected)
     if searched is not None:
-        replies, slots = choose_replies(method, searched, state.params, state.slots, replies, score)
+        replies, slots = choose_replies(method, searched, state.params, state.slots, replies, server.score)
         state = replace(state, slots=slots)
     weights = weigh_replies(method, replies, state.slots)
-    delta, slots = update_model(method, state, Exchange(state.params, replies, weights, clients, measure))
+    exchange = Exchange(state.params, replies, weights, server.clients, server.measure)
+    delta, slots = update_model(method, state, exchange)
     buffers = average_buffers(weights, replies.buffers)
     after = replace(after, params=add(state.params, delta), buffers=buffers, slots=slots)
     return after, outcome._replace(rejected=rejected, loss=float(replies.loss.double().mean()))

@@ -30,7 +30,16 @@ from counterpoise.models.init import initialise
 from counterpoise.models.model import MODELS
 from counterpoise.parts.optimizer import with_local
 from counterpoise.replies import Rejection
-from counterpoise.rounds import Cohort, Outcome, ServerState, conclude, diagnose, open_round, open_server
+from counterpoise.rounds import (
+    Cohort,
+    Outcome,
+    Server,
+    ServerState,
+    conclude,
+    diagnose,
+    open_round,
+    open_server,
+)
 from counterpoise.search import propose_tasks
 
 Connect = Callable[[EngineSettings, Workplace], Engine]  # settled settings, workplace -> who answers
@@ -48,6 +57,12 @@ class Simulation:
     rounds: int
     seed: int
     scoring: Scoring
+
+    @property
+    def server(self) -> Server:
+        """What the rounds have in common."""
+        clients = len(self.work.federation.clients)
+        return Server(self.method, self.engine, clients, self.validate, self._measure())
 
     def open(self) -> ServerState:
         """The server before round 0; clients forget what they kept."""
@@ -78,9 +93,7 @@ class Simulation:
     ) -> tuple[ServerState, Outcome]:
         """The state after the replies of a round."""
         refused = () if replies is None else tuple(Rejection(*refusal) for refusal in self.engine.refused)
-        clients = len(self.work.federation.clients)
-        given = self.engine, replies, outcome, clients, self.validate, self._measure()
-        state, outcome = conclude(self.method, state, *given)
+        state, outcome = conclude(self.server, state, replies, outcome)
         return state, outcome._replace(
             replied=outcome.replied + len(refused), rejected=(*refused, *outcome.rejected)
         )

@@ -155,8 +155,7 @@ def ask_clients(sim: Simulation, state: ServerState, clients: Sequence[int]) -> 
     """One round with these clients, whatever the cohort would be."""
     lr = sim.work.local.rate(state.round, sim.rounds)
     tasks = propose_tasks(sim.method, state.slots, state.round, clients)
-    everyone = len(sim.work.federation.clients)
-    return one_exchange(sim.method, state, sim.engine, tasks, lr, everyone, sim.validate)
+    return one_exchange(sim.server, state, tasks, lr)
 
 
 def all_state(sim: Simulation, state: ServerState) -> Tree:

@@ -75,14 +75,8 @@ def test_a_round_equals_a_plain_one_with_the_chosen_replies_bit_for_bit(more: tu
     found, outcome = sim.advance(state)
     chosen = select(_replies(sim), torch.tensor(FIXED))
     assert chosen.client.tolist() == list(range(6))
-    expected, _ = one_exchange(
-        plain.method,
-        plain.open(),
-        cast(Ask, Recorded(chosen)),
-        [Task(k) for k in range(6)],
-        0.1,
-        6,
-    )
+    server = replace(plain.server, ask=cast(Ask, Recorded(chosen)))
+    expected, _ = one_exchange(server, plain.open(), [Task(k) for k in range(6)], 0.1)
     assert outcome.asked == 18
     assert distance(found.params, expected.params) == 0
     assert distance(found.params, state.params) > 1e-3
@@ -164,15 +158,8 @@ def test_the_order_in_which_clients_answer_changes_nothing() -> None:
     for trial in range(20):
         clients = torch.randperm(6, generator=generator(0, "order", trial))
         shuffled = select(replies, (3 * clients.unsqueeze(1) + torch.arange(3)).flatten())
-        state, outcome = one_exchange(
-            sim.method,
-            sim.open(),
-            cast(Ask, Recorded(shuffled)),
-            [Task(k) for k in range(18)],
-            0.1,
-            6,
-            sim.validate,
-        )
+        server = replace(sim.server, ask=cast(Ask, Recorded(shuffled)))
+        state, outcome = one_exchange(server, sim.open(), [Task(k) for k in range(18)], 0.1)
         assert not outcome.skipped
         seen.add(fingerprint(sim, state))
     assert len(seen) == 1
@@ -186,8 +173,8 @@ def test_a_round_that_lacks_a_reply_is_skipped_and_changes_nothing(spoilt: range
     for leaf in bad.values():
         leaf[list(spoilt)] = torch.nan
     tasks = [Task(k) for k in range(18)]
-    engine = cast(Ask, Recorded(replies._replace(delta=bad)))
-    after, outcome = one_exchange(sim.method, state, engine, tasks, 0.1, 6, sim.validate)
+    server = replace(sim.server, ask=cast(Ask, Recorded(replies._replace(delta=bad))))
+    after, outcome = one_exchange(server, state, tasks, 0.1)
     assert outcome.skipped
     assert len(outcome.rejected) == len(spoilt)
     assert after.round == 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -130,7 +130,8 @@ def test_the_order_of_replies_changes_nothing(spec: MethodSpec, permutations: in
     seen = set()
     for permutation in range(permutations):
         order = torch.randperm(6, generator=generator(0, "order", permutation))
-        after, _ = one_exchange(sim.method, state, Recorded(replies, order), tasks, 0.1, 6)  # type: ignore[arg-type]
+        server = replace(sim.server, ask=Recorded(replies, order))  # type: ignore[arg-type]
+        after, _ = one_exchange(server, state, tasks, 0.1)
         seen.add(digest({"params": after.params, "slots": after.slots}))
     assert len(seen) == 1
 
