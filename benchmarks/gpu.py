@@ -18,13 +18,13 @@ from itertools import product
 import torch
 from torch import nn
 
+from counterpoise.build import build_simulation
 from counterpoise.core.local import Local
 from counterpoise.data.dataset import Samples, no_scaling
 from counterpoise.data.federation import Federation
 from counterpoise.engines.choose import EngineSettings
 from counterpoise.engines.precision import Precision, arithmetic
 from counterpoise.models.model import MODELS
-from counterpoise.simulation import build_simulation
 from counterpoise.together import join
 
 CLIENTS, BATCH, STEPS, REPEATS = 10, 50, 20, 5

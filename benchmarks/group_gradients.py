@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import torch
 
+from counterpoise.build import build_simulation
 from counterpoise.core.local import Local
 from counterpoise.core.part import Task
 from counterpoise.data.dataset import Samples, no_scaling
@@ -25,7 +26,6 @@ from counterpoise.data.federation import Federation
 from counterpoise.engines.choose import EngineSettings
 from counterpoise.engines.processes import keep_memory
 from counterpoise.rounds import one_exchange
-from counterpoise.simulation import build_simulation
 
 CLASSES, IMBALANCE = 10, 20.0
 METHODS = {

@@ -10,13 +10,13 @@ from typing import Any
 
 from torch import nn
 
+from counterpoise.build import build_simulation
 from counterpoise.core.codec import digest
 from counterpoise.core.method import Method, MethodSpec
 from counterpoise.data.dataset import DATASETS, Dataset
 from counterpoise.data.federation import Federation
 from counterpoise.data.prepare import apply_imbalance, split_federation
 from counterpoise.experiment.record import summarise_rows
-from counterpoise.simulation import build_simulation
 
 
 def load_data(

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from counterpoise.build import build_simulation
 from counterpoise.core.codec import digest
 from counterpoise.core.local import Local
 from counterpoise.core.method import METHODS, PARTS, Method, MethodSpec, build_method
@@ -19,7 +20,7 @@ from counterpoise.engines.choose import EngineSettings
 from counterpoise.models.model import MODELS
 from counterpoise.rounds import Cohort, Outcome, ServerState, one_exchange
 from counterpoise.search import propose_tasks
-from counterpoise.simulation import Simulation, build_simulation
+from counterpoise.simulation import Simulation
 from counterpoise.together import Together, join, share_samples
 
 SIZES = (20, 50, 13, 30, 7, 1)  # not in order, so that an engine that sorts its clients must undo it

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from counterpoise.build import build_simulation
 from counterpoise.core.codec import digest
 from counterpoise.core.local import Local
 from counterpoise.core.tree import leaves, subtract
@@ -16,7 +17,6 @@ from counterpoise.data.federation import Federation
 from counterpoise.engines.choose import EngineSettings
 from counterpoise.models.model import MODELS
 from counterpoise.rounds import ServerState
-from counterpoise.simulation import build_simulation
 
 LOOP, STACKED = EngineSettings("loop", "cpu", processes=1), EngineSettings("stacked", "cpu", chunk=2)
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from counterpoise.build import build_simulation
 from counterpoise.data.dataset import Samples, no_scaling
 from counterpoise.data.federation import Federation
 from counterpoise.errors import ConfigError
@@ -13,7 +14,7 @@ from counterpoise.evaluate import Scoring
 from counterpoise.experiment.assemble import assemble, build_scoring, load_federation
 from counterpoise.experiment.config import make_experiment
 from counterpoise.metrics import Shots
-from counterpoise.simulation import Simulation, build_simulation
+from counterpoise.simulation import Simulation
 
 # A model that says class 0 wherever the first input is positive, class 1 elsewhere, and never class 2.
 X = torch.tensor([[1.0, 0.0], [2.0, 0.0], [-1.0, 0.0], [-2.0, 0.0], [1.0, 0.0], [-1.0, 0.0]])

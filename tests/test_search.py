@@ -12,6 +12,7 @@ from federations import all_state, distance, fingerprint, simulate, small_model,
 from torch import Tensor
 
 from counterpoise import search
+from counterpoise.build import build_simulation
 from counterpoise.client import Broadcast
 from counterpoise.core.local import Local
 from counterpoise.core.method import Method, build_method, compose
@@ -24,7 +25,7 @@ from counterpoise.engines.workplace import Ask
 from counterpoise.errors import ConfigError
 from counterpoise.replies import average_buffers, select, weigh_replies
 from counterpoise.rounds import Cohort, announce, one_exchange
-from counterpoise.simulation import Simulation, build_simulation
+from counterpoise.simulation import Simulation
 
 RATES = (0.0, 0.5, 1.0)
 FIXED = (2, 3, 7, 10, 12, 17)  # of each client's three replies, the row to use

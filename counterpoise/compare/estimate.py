@@ -13,8 +13,8 @@ from counterpoise.compare.jobs import Job, expand, has_begun, is_done
 from counterpoise.compare.sweep import Sweep
 from counterpoise.compare.tune import jobs_of, searches_of
 from counterpoise.experiment.assemble import assemble, load_federation
-from counterpoise.experiment.config import CohortTable
 from counterpoise.experiment.folder import RunFolder
+from counterpoise.experiment.tables import CohortTable
 
 STEPS = 4  # of a client, from which the time of a round is told
 

@@ -11,8 +11,9 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 from counterpoise.compare.specs import Grid, flat_grid, label_of
 from counterpoise.core.method import build_method
 from counterpoise.errors import ConfigError, legal_words
-from counterpoise.experiment.config import Seed, Table, make_experiment
+from counterpoise.experiment.config import make_experiment
 from counterpoise.experiment.record import HEADLINE
+from counterpoise.experiment.tables import Seed, Table
 from counterpoise.experiment.toml import override, parse_toml, read_toml, short, write_toml
 
 

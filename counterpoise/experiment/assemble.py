@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from counterpoise.build import Connect, build_simulation
 from counterpoise.core.codec import encode
 from counterpoise.core.method import build_named
 from counterpoise.data.augment import AUGMENTATIONS, Augmentation, compose
@@ -18,11 +19,12 @@ from counterpoise.data.prepare import apply_imbalance, assigned_federation, spli
 from counterpoise.engines.choose import build_engine
 from counterpoise.errors import ConfigError
 from counterpoise.evaluate import Scoring
-from counterpoise.experiment.config import DataTable, EvaluateTable, Experiment, Named
+from counterpoise.experiment.config import Experiment
+from counterpoise.experiment.tables import DataTable, EvaluateTable, Named
 from counterpoise.functional import FunctionalModel
 from counterpoise.metrics import shots_by_rule, shots_from_sets, shots_paper
 from counterpoise.models.model import MODELS
-from counterpoise.simulation import Connect, Simulation, build_simulation
+from counterpoise.simulation import Simulation
 
 
 def load_dataset(table: DataTable) -> Dataset:

@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import nn
 
+from counterpoise.build import Connect
 from counterpoise.data.federation import Federation
 from counterpoise.engines.choose import build_engine
 from counterpoise.errors import ConfigError
@@ -29,7 +30,6 @@ from counterpoise.experiment.run import (
 )
 from counterpoise.experiment.track import check_tracker, tracked
 from counterpoise.rounds import ServerState
-from counterpoise.simulation import Connect
 
 Watch = Callable[[Mapping[str, Any], int], None]  # a row of metrics, all rounds
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from counterpoise.experiment.config import Experiment, PartitionTable
+from counterpoise.experiment.config import Experiment
+from counterpoise.experiment.tables import PartitionTable
 from counterpoise.simulation import Simulation
 
 

@@ -14,13 +14,8 @@ from runs import TINY, tiny
 
 from counterpoise.core.method import METHODS, PARTS
 from counterpoise.errors import ConfigError
-from counterpoise.experiment.config import (
-    Experiment,
-    OpenTable,
-    load_experiment,
-    make_experiment,
-    parse_experiment,
-)
+from counterpoise.experiment.config import Experiment, load_experiment, make_experiment, parse_experiment
+from counterpoise.experiment.tables import OpenTable
 from counterpoise.experiment.toml import override, write_toml
 
 TABLES: dict[str, type[BaseModel]] = {

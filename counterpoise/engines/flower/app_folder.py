@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from counterpoise.engines.flower import FLWR
-from counterpoise.experiment.config import DataTable, Experiment, TrackTable
+from counterpoise.experiment.config import Experiment
+from counterpoise.experiment.tables import DataTable, TrackTable
 from counterpoise.experiment.toml import write_toml
 
 PROJECT = f"""

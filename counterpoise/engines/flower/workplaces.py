@@ -14,7 +14,8 @@ from counterpoise.engines.flower.own_data import own_federation
 from counterpoise.engines.flower.refusal import Refused
 from counterpoise.engines.workplace import Workplace
 from counterpoise.experiment.assemble import assemble, load_federation
-from counterpoise.experiment.config import EvaluateTable, Experiment, parse_experiment
+from counterpoise.experiment.config import Experiment, parse_experiment
+from counterpoise.experiment.tables import EvaluateTable
 
 
 def take_seat(run_config: Mapping[str, Any], node_config: Mapping[str, Any]) -> Seat:
