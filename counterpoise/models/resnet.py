@@ -46,11 +46,17 @@ def _resnet(
     def build(input_shape: tuple[int, ...], classes: int) -> nn.Module:
         channels, _, _ = image_shape(name, input_shape)
         blocks = _blocks(conv_norm, depths, width)
-        pool = (nn.AdaptiveAvgPool2d(1), nn.Flatten())
-        body = nn.Sequential(_stem(conv_norm, stem, channels, width), *blocks, *pool)
+        body = nn.Sequential(_stem(conv_norm, stem, channels, width), *blocks, _GlobalAverage())
         return Classifier(body, input_shape, classes)
 
     return build
+
+
+class _GlobalAverage(nn.Module):
+    """``AdaptiveAvgPool2d(1)`` and flat; that one has no rule for stacked models and says so in every run."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.mean((-2, -1))
 
 
 def _conv_norm(norm: NormKind, groups: int) -> ConvNorm:
