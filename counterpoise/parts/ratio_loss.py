@@ -18,6 +18,7 @@ from counterpoise.parts.counts import survey_counts
 from counterpoise.replies import average_buffers
 
 LARGEST = 5000.0  # ratio that is still believed
+UNKNOWN = 10.0  # ratio where no weight speaks for a class, or the others do not move
 CLEAR = 0.8  # a weight speaks for a class whose update all others stay below this much of
 WEIGHTS = Chart("weights", "bars", "Weight of each class", lambda slot: slot["weights"], "classes")
 
@@ -28,15 +29,15 @@ def ratio_loss(
 ) -> Part:
     """``(alpha + beta R_y) * loss``, R_c how much a class moves its own output weights against the other classes.
 
-    auxiliary: the authors' method, from the server's own samples (``data.validation``) after each round; R = 1 in round 0.
+    auxiliary: the authors' method, from the server's own samples (``data.validation``) after each round; round 0 is plain.
     counts: a stand-in without such samples, ``R_c = n_max / n_c`` of all clients' counts; absent classes have R = 1.
     """
 
     def init(params: Params, census: Census, surveys: Tree) -> Tree:
-        ratios = torch.ones(census.classes, dtype=torch.float64)
-        if source == "counts":
-            counts = surveys["counts"].sum(0).double().cpu()
-            ratios = torch.where(counts > 0, counts.max() / counts.clamp(min=1), ratios)
+        if source == "auxiliary":
+            return {"weights": torch.ones(census.classes, dtype=torch.float64)}
+        counts = surveys["counts"].sum(0).double().cpu()
+        ratios = torch.where(counts > 0, counts.max() / counts.clamp(min=1), 1.0)
         return {"weights": alpha + beta * ratios}
 
     def send(slot: Tree, round: int) -> Tree:
@@ -88,4 +89,4 @@ def update_ratios(gradients: Tensor) -> Tensor:
     others = gradients.transpose(0, 1)[~torch.eye(classes, dtype=torch.bool)].view(classes, classes - 1, -1)
     clear = others.abs().amax(1) < CLEAR * mine.abs()
     own, rest = (mine * clear).sum(1).abs(), (others.mean(1) * clear).sum(1).abs()
-    return torch.where(own > 0, own / rest.clamp(min=1e-300), 1.0).clamp(max=LARGEST)
+    return torch.where(rest > 0, own / rest, UNKNOWN).clamp(max=LARGEST)

@@ -37,13 +37,14 @@ def test_ratios_by_hand() -> None:
     gradients[:, 1] = torch.tensor([[1.0, 0.5], [-5.0, -1.0], [-1.1, 0.1]])
     # Output 2: no weight speaks for class 2.
     gradients[:, 2] = torch.tensor([[1.0, 1.0], [2.0, 2.0], [2.0, 2.0]])
-    assert update_ratios(gradients).tolist() == pytest.approx([2.0, 24.0, 1.0])
+    assert update_ratios(gradients).tolist() == pytest.approx([2.0, 24.0, 10.0])
 
 
-def test_ratios_are_capped_and_a_class_without_samples_has_none() -> None:
-    gradients = torch.zeros(2, 2, 1, dtype=torch.float64)
-    gradients[0, 0] = 1.0
-    assert update_ratios(gradients).tolist() == [5000.0, 1.0]
+def test_ratios_are_capped_and_ten_where_there_is_nothing_to_divide_by() -> None:
+    gradients = torch.zeros(3, 3, 1, dtype=torch.float64)
+    gradients[0, 0], gradients[1, 0] = 1.0, -1e-5  # 1 / mean(1e-5, 0) is far above the cap
+    gradients[1, 1] = 1.0  # nobody else moves; and class 2 has no sample
+    assert update_ratios(gradients).tolist() == [5000.0, 10.0, 10.0]
 
 
 def test_head_gradients_are_those_of_autograd() -> None:
@@ -67,7 +68,7 @@ def test_a_model_without_preference_has_the_ratio_of_the_classes() -> None:
 
 def test_the_auxiliary_weights_are_those_of_the_model_after_the_round() -> None:
     sim = simulate(AUXILIARY)
-    assert diagnose(sim.method, sim.open())["ratio_loss"]["weights"] == pytest.approx([1.1] * 4)
+    assert diagnose(sim.method, sim.open())["ratio_loss"]["weights"] == pytest.approx([1.0] * 4)
     state = run_rounds(sim, rounds=2)
     own = sim.work.federation.validation
     assert own is not None
