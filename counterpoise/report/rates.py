@@ -24,6 +24,7 @@ def draw_rates(runs: Mapping[str, Rows], path: Path) -> None:
         _draw_lines(axes, rows)
         axes.set_title(title, fontsize=9, parse_math=False)
         axes.set(xlabel="round")
+        axes.xaxis.get_major_locator().set_params(integer=True)  # there is no round 7.5
     panels[0].set(ylabel="sampling rate")
     lines, names = max((axes.get_legend_handles_labels() for axes in panels), key=lambda named: len(named[0]))
     if len(lines) <= NAMED:
