@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import statistics
@@ -19,7 +20,7 @@ from counterpoise.core.rng import numpy_generator
 from counterpoise.data.federation import Federation
 from counterpoise.errors import ConfigError, legal_words
 from counterpoise.experiment.atomic import write_atomically
-from counterpoise.experiment.folder import RunFolder
+from counterpoise.experiment.folder import RunFolder, read_rows
 
 
 class Trial(NamedTuple):
@@ -82,7 +83,7 @@ def choose(search: Search, out: Path, score: str) -> Tuned:
     """The setting with the best mean over seeds; the first of equals."""
     if len(search.trials) == 1:
         return Tuned(search, [[]], search.trials[0].setting)
-    scores = [[_score(RunFolder(job.path(out)), score) for job in trial.jobs] for trial in search.trials]
+    scores = [[_score(job, out, score) for job in trial.jobs] for trial in search.trials]
     means = [_mean(values) for values in scores]
     best = max(means)
     chosen = None if best == -math.inf else search.trials[means.index(best)].setting
@@ -197,11 +198,23 @@ def _piece(key: str) -> str | None:
     return rest[0] if first == "method" and rest else None
 
 
-def _score(folder: RunFolder, score: str) -> float | None:
-    if not folder.summary.exists():
+def _score(job: Job, out: Path, score: str) -> float | None:
+    folder = RunFolder(job.path(out))
+    if not folder.summary.exists() or _was_given_up(job, read_rows(folder.metrics)):
         return None
     found: Mapping[str, Any] = json.loads(folder.summary.read_bytes())
     return found[score]  # type: ignore[no-any-return]
+
+
+def _was_given_up(job: Job, rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a run stopped for rounds that were skipped. Given again, the command takes it to its end: that must not
+    count, or the choice would depend on how often it was given."""
+    stretches = (
+        len(list(stretch))
+        for skipped, stretch in itertools.groupby(rows, lambda row: row["skipped"])
+        if skipped
+    )
+    return max(stretches, default=0) >= job.experiment.engine.max_skipped
 
 
 def _mean(values: Sequence[float | None]) -> float:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from runs import call
+from runs import call, read_summary
 from sweeps import run_here, tiny_sweep, write_tiny_sweep
 
 from counterpoise.compare import execute
@@ -155,6 +155,28 @@ def test_a_setting_that_fails_is_not_chosen_and_does_not_end_the_sweep(tmp_path:
     assert "fedavg: 2 of 2 settings, chosen lr=0.1" in out
     assert err.startswith("note: not chosen, since it failed: ")
     assert len(err.splitlines()) == 1
+
+
+def test_a_setting_that_fails_is_not_chosen_however_often_the_command_is_given(tmp_path: Path) -> None:
+    tables = {"methods": ["fedavg"], "seeds": 1, "base": HELD | {"rounds": 12}}
+    tune = {
+        "grid": {"local.lr": [1e30, 0.1]}
+    }  # the first skips every round, and stops at 5, at 10 and at the end
+    command = (
+        "compare",
+        write_tiny_sweep(tmp_path, **tables, tune=tune),
+        "--processes",
+        1,
+        "--out",
+        tmp_path / "out",
+    )
+    for _ in range(4):
+        code, out, err = call(*command)
+        assert code == 0, err
+        assert "chosen lr=0.1" in out
+    (search,) = json.loads((tmp_path / "out" / "tuning.json").read_text())["searches"]
+    assert search["trials"][0]["scores"] == [None]
+    assert read_summary(next((tmp_path / "out" / "tuning").glob("*1e*")))["skipped_rounds"] == 12
 
 
 def test_a_method_without_a_setting_that_works_is_reported(tmp_path: Path) -> None:
