@@ -4,8 +4,8 @@
 
 mlp: 784-200-200-10 (Fashion-MNIST), 4 clients of 800 samples, batch 50. convnet: the ConvNet of paper 002 on 3x32x32, 2
 clients of 100 samples, batch 50. Data is drawn with a long tail of 20 to 1; one thread; nothing is resampled, so all
-methods take the same steps, and freed memory is kept as in a worker process. Seconds are of the processor, so that other work on the machine counts little; ratios are
-against `fedavg` of the same turn.
+methods take the same steps, and freed memory is kept as in a worker process. Seconds are of the processor, so that
+other work on the machine counts little; ratios are against `fedavg` of the same turn.
 """
 
 from __future__ import annotations

@@ -158,7 +158,7 @@ def ours(work: Workload, method: str) -> Callable[[], None]:
         after = state
         for cohort in work.cohorts():
             tasks = [Task(client) for client in cohort]
-            after, _ = one_exchange(simulation.method, after, simulation.engine, tasks, work.lr, work.clients)
+            after, _ = one_exchange(simulation.server, after, tasks, work.lr)
         simulation.close()
 
     return run

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 import statistics
@@ -21,6 +20,7 @@ from counterpoise.data.federation import Federation
 from counterpoise.errors import ConfigError, legal_words
 from counterpoise.experiment.atomic import write_atomically
 from counterpoise.experiment.folder import RunFolder, read_rows
+from counterpoise.experiment.run import was_given_up
 
 
 class Trial(NamedTuple):
@@ -200,21 +200,13 @@ def _piece(key: str) -> str | None:
 
 def _score(job: Job, out: Path, score: str) -> float | None:
     folder = RunFolder(job.path(out))
-    if not folder.summary.exists() or _was_given_up(job, read_rows(folder.metrics)):
+    if not folder.summary.exists():
+        return None
+    # Given again, the command takes a run that was given up to its end; the choice must not depend on how often that was.
+    if was_given_up(read_rows(folder.metrics), job.experiment.engine.max_skipped):
         return None
     found: Mapping[str, Any] = json.loads(folder.summary.read_bytes())
     return found[score]  # type: ignore[no-any-return]
-
-
-def _was_given_up(job: Job, rows: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether a run stopped for rounds that were skipped. Given again, the command takes it to its end: that must not
-    count, or the choice would depend on how often it was given."""
-    stretches = (
-        len(list(stretch))
-        for skipped, stretch in itertools.groupby(rows, lambda row: row["skipped"])
-        if skipped
-    )
-    return max(stretches, default=0) >= job.experiment.engine.max_skipped
 
 
 def _mean(values: Sequence[float | None]) -> float:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
@@ -86,6 +87,12 @@ class Patience:
         self._skipped = self._skipped + 1 if outcome.skipped else 0
         if self._skipped == self._most:
             raise RunError(_why_skipped(self._skipped, outcome))
+
+
+def was_given_up(rows: Sequence[Mapping[str, Any]], most: int) -> bool:
+    """Whether these rounds wore that patience out, even if the run was taken to its end later."""
+    stretches = itertools.groupby(rows, lambda row: row["skipped"])
+    return any(skipped and len(list(stretch)) >= most for skipped, stretch in stretches)
 
 
 def _why_skipped(skipped: int, outcome: Outcome) -> str:
