@@ -67,6 +67,7 @@ def build_simulation(
     _check_batching(functional, local)
     _check_precision(functional, settings, federation)
     _check_search(composed, federation, cohort)
+    _check_server_samples(composed, federation)
     work = Workplace(composed, functional, local, federation, seed, augment)
     settled = settle(settings, work, cohort.size or len(federation.clients), rounds)
     scoring = scoring or Scoring(shots_by_rule(federation.counts().sum(0).tolist()), federation.classes)
@@ -106,13 +107,21 @@ def _check_search(method: Method, federation: Federation, cohort: Cohort) -> Non
     search, clients = method.owner("choose"), len(federation.clients)
     if search is None:
         return
-    if cohort.size is not None and (cohort.size < clients or cohort.sampling != "exact"):
+    if cohort.size is not None and cohort.size < clients:
         raise ConfigError(
             f"{search.name} compares settings of all clients, and cohort.size = {cohort.size} of {clients} leaves some out; leave [cohort] out"
         )
     if federation.validation is None and not any(len(rows) for rows in federation.held_out):
         raise ConfigError(
             f"{search.name} needs samples to compare models on; legal with data.validation or partition.validation above 0"
+        )
+
+
+def _check_server_samples(method: Method, federation: Federation) -> None:
+    wanting = next((part.name for part in method.parts if part.server_samples), None)
+    if wanting is not None and federation.validation is None:
+        raise ConfigError(
+            f"{wanting} learns from samples of the server as it is set; legal with data.validation above 0"
         )
 
 

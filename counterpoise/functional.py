@@ -12,6 +12,7 @@ from counterpoise.chain import chain_of
 from counterpoise.core.part import Outputs
 from counterpoise.core.tree import Params
 from counterpoise.errors import ConfigError
+from counterpoise.models.heads import has_features
 from counterpoise.models.patches import by_patches
 
 _INNER = "inner."
@@ -23,9 +24,7 @@ class _Splitter(nn.Module):
     def __init__(self, inner: nn.Module) -> None:
         super().__init__()
         self.inner = inner
-        self.split = callable(getattr(inner, "features", None)) and isinstance(
-            getattr(inner, "head", None), nn.Module
-        )
+        self.split = has_features(inner)
 
     def forward(self, x: Tensor) -> Outputs:
         if self.split:

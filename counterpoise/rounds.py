@@ -17,7 +17,7 @@ from counterpoise.core.tree import Params, Tree, add, mix, plain
 from counterpoise.engines.workplace import Ask
 from counterpoise.errors import ConfigError
 from counterpoise.replies import Rejection, average_buffers, check_replies, select, weigh_replies
-from counterpoise.search import Score, choose_replies
+from counterpoise.search import Score, Traffic, choose_replies
 
 
 @dataclass(frozen=True)
@@ -68,16 +68,20 @@ class Outcome(NamedTuple):
 
     round: int
     lr: float
-    asked: int
-    replied: int  # of those asked; rejected ones count
+    asked: int  # clients
+    tasks: int  # trainings asked for: a search wants several of each client
+    replied: int  # clients, of those asked; rejected ones count
     rejected: tuple[Rejection, ...]
     loss: float | None  # mean training loss of the replies used; None where the round was skipped
-    bytes_down: int = 0  # numbers sent to all clients asked, without what a transport adds
-    bytes_up: int = 0  # and those of the replies
+    bytes_down: int = 0  # numbers sent to clients, models to score among them, without what a transport adds
+    bytes_up: int = 0  # and those that came back
 
     @property
     def skipped(self) -> bool:
         return self.loss is None
+
+    def with_traffic(self, more: Traffic) -> Outcome:
+        return self._replace(bytes_down=self.bytes_down + more.down, bytes_up=self.bytes_up + more.up)
 
     def row(self) -> dict[str, Any]:
         """The round as a row of the log."""
@@ -110,7 +114,7 @@ def open_round(
 ) -> tuple[Broadcast, Outcome]:
     """What every client of the next round is told, and the outcome so far."""
     broadcast, asked = announce(method, state, lr), len({task.client for task in tasks})
-    return broadcast, Outcome(state.round, lr, len(tasks), 0, (), None, asked * broadcast.bytes())
+    return broadcast, Outcome(state.round, lr, asked, len(tasks), 0, (), None, asked * broadcast.bytes())
 
 
 def announce(method: Method, state: ServerState, lr: float) -> Broadcast:
@@ -127,18 +131,20 @@ def conclude(
     method, after = server.method, replace(state, round=state.round + 1)
     if replies is None:
         return after, outcome
-    outcome = outcome._replace(replied=len(replies.client), bytes_up=replies.bytes())
+    outcome = outcome._replace(replied=len(set(replies.client.tolist())), bytes_up=replies.bytes())
     replies, rejected = check_replies(select(replies, replies.client.argsort(stable=True)), state.params)
     searched = method.owner("choose")
     # A search compares settings, so that it needs them all.
-    enough = searched is None or len(replies.client) == outcome.asked
+    enough = searched is None or len(replies.client) == outcome.tasks
     usable = enough and int(replies.samples.sum()) > 0
     server.ask.commit(state.round, sorted(set(replies.client.tolist())) if usable else [])
     if not usable:
         return after, outcome._replace(rejected=rejected)
     if searched is not None:
-        replies, slots = choose_replies(method, searched, state.params, state.slots, replies, server.score)
-        state = replace(state, slots=slots)
+        replies, slots, sent = choose_replies(
+            method, searched, state.params, state.slots, replies, server.score
+        )
+        state, outcome = replace(state, slots=slots), outcome.with_traffic(sent)
     weights = weigh_replies(method, replies, state.slots)
     exchange = Exchange(state.params, replies, weights, server.clients, server.measure)
     delta, slots = update_model(method, state, exchange)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -14,7 +14,22 @@ from counterpoise.core.tree import Params, Tree, bytes_of, stack, take, tmap
 from counterpoise.errors import ConfigError
 from counterpoise.replies import average_buffers, select, weigh_replies
 
-Score: TypeAlias = Callable[[Params, Params], Tensor]  # models [M, ...], their buffers -> [M]
+
+class Traffic(NamedTuple):
+    """Bytes to clients and back."""
+
+    down: int = 0
+    up: int = 0
+
+
+class Scores(NamedTuple):
+    """How good models are, and what it took to find out."""
+
+    values: Tensor  # [M]
+    traffic: Traffic = Traffic()
+
+
+Score: TypeAlias = Callable[[Params, Params], Scores]  # models [M, ...], their buffers
 Slots: TypeAlias = dict[str, Tree]  # part name -> server slot
 
 JUDGED_BYTES = 1 << 31  # models that are scored at once
@@ -32,15 +47,27 @@ def propose_tasks(method: Method, slots: Slots, round: int, cohort: Sequence[int
 
 def choose_replies(
     method: Method, owner: Part, params: Params, slots: Slots, replies: Replies, score: Score | None
-) -> tuple[Replies, Slots]:
-    """The replies that a search settles on, and the slots with what it learned."""
-    judge = judge_of(method, params, slots, replies, score)
+) -> tuple[Replies, Slots, Traffic]:
+    """The replies that a search settles on, the slots with what it learned, and what scoring sent."""
+    spent: list[Traffic] = []
+    judge = judge_of(method, params, slots, replies, score, spent)
     rows, slot = call(owner.choose, None, slots.get(owner.name, {}), replies, judge)
-    return select(replies, rows), {**slots, owner.name: slot}
+    sent = Traffic(sum(one.down for one in spent), sum(one.up for one in spent))
+    return select(replies, rows), {**slots, owner.name: slot}, sent
 
 
-def judge_of(method: Method, params: Params, slots: Slots, replies: Replies, score: Score | None) -> Judge:
-    """Scores of the models that selections of the replies average to, before any further rule of the server."""
+def judge_of(
+    method: Method,
+    params: Params,
+    slots: Slots,
+    replies: Replies,
+    score: Score | None,
+    spent: list[Traffic],
+) -> Judge:
+    """Scores of the models that selections of the replies average to, before any further rule of the server.
+
+    What each scoring sent is added to `spent`.
+    """
     if score is None:
         raise ConfigError(
             f"{method.name} searches, and needs samples to score its models on; none were given"
@@ -48,7 +75,9 @@ def judge_of(method: Method, params: Params, slots: Slots, replies: Replies, sco
 
     def judge(selections: Tensor) -> Tensor:
         pieces = torch.split(selections, max(1, JUDGED_BYTES // max(bytes_of(params), 1)))
-        return torch.cat([score(*mixtures(method, params, slots, replies, piece)) for piece in pieces])
+        scores = [score(*mixtures(method, params, slots, replies, piece)) for piece in pieces]
+        spent.extend(one.traffic for one in scores)
+        return torch.cat([one.values for one in scores])
 
     return judge
 

@@ -9,14 +9,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from counterpoise.client import enroll
 from counterpoise.core.method import Method
 from counterpoise.core.part import Census, Measure, Replies, Task
-from counterpoise.core.tree import Params, Tree, tmap
+from counterpoise.core.tree import Params, Tree, bytes_of, tmap
 from counterpoise.data.dataset import Samples
 from counterpoise.engines.choose import EngineSettings
 from counterpoise.engines.precision import arithmetic
 from counterpoise.engines.threads import threads
-from counterpoise.engines.workplace import Engine, Workplace
+from counterpoise.engines.workplace import Engine, Workplace, open_task
 from counterpoise.evaluate import Scoring, count, measure, measure_many, score_clients
 from counterpoise.metrics import balanced_accuracy
 from counterpoise.replies import Rejection
@@ -25,12 +26,15 @@ from counterpoise.rounds import (
     Outcome,
     Server,
     ServerState,
+    announce,
     conclude,
     diagnose,
     open_round,
     open_server,
 )
-from counterpoise.search import propose_tasks
+from counterpoise.search import Scores, Traffic, propose_tasks
+
+EXACT_DIGITS = 12  # of a mean of recalls; those behind come from rounding
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,15 @@ class Simulation:
             replies = self.engine.train(tasks, broadcast) if tasks else None
             return self.conclude(state, replies, outcome)
 
+    def rehearse(self) -> None:
+        """Open a first task of every client, and train nothing: parts that do not fit the clients say so."""
+        state, method = self.open(), self.method
+        everyone = Cohort().draw(self.seed, state.round, self.work.federation.samples())
+        broadcast = announce(method, state, self.work.local.rate(state.round, self.rounds))
+        memory = enroll(method, state.params, len(self.work.federation.classes))
+        for task in propose_tasks(method, state.slots, state.round, everyone):
+            open_task(self.work, task, memory, broadcast)
+
     def tasks(self, state: ServerState) -> Sequence[Task]:
         """What the next round asks for."""
         cohort = self.cohort.draw(self.seed, state.round, self.work.federation.samples())
@@ -109,16 +122,16 @@ class Simulation:
         found = diagnose(self.method, state)
         return {"diagnostics": found} if found else {}
 
-    def validate(self, models: Params, buffers: Params) -> Tensor:
-        """[M] balanced accuracy of stacked models on the server's validation set, else on all that clients hold out."""
+    def validate(self, models: Params, buffers: Params) -> Scores:
+        """Balanced accuracy of stacked models on the server's validation set, else on all that clients hold out."""
         federation = self.work.federation
         if federation.validation is not None:
             given = self.work.model, models, buffers, federation.validation, federation.scaling
-            confusions = measure_many(*given)["confusion"]
-        else:
-            clients = [client for client, rows in enumerate(federation.held_out) if len(rows)]
-            confusions = self.engine.measure(clients, models, buffers, count)["confusion"].sum(0)
-        return torch.tensor([balanced_accuracy(one) or 0.0 for one in confusions.cpu()], dtype=torch.float64)
+            return Scores(balanced_accuracies(measure_many(*given)["confusion"]))
+        clients = [client for client, rows in enumerate(federation.held_out) if len(rows)]
+        sums = self.engine.measure(clients, models, buffers, count)
+        traffic = Traffic(len(clients) * (bytes_of(models) + bytes_of(buffers)), bytes_of(sums))
+        return Scores(balanced_accuracies(sums["confusion"].sum(0)), traffic)
 
     def run(self) -> Iterator[tuple[ServerState, Outcome]]:
         """All rounds from the start."""
@@ -155,3 +168,9 @@ class Simulation:
             tmap(lambda leaf: leaf.unsqueeze(0), tree) for tree in (state.params, state.buffers)
         )
         return tmap(lambda leaf: leaf[:, 0], self.engine.measure(clients, params, buffers, count))
+
+
+def balanced_accuracies(confusions: Tensor) -> Tensor:
+    """[M] of confusions [M, C, C]; equal scores come out equal, in whatever order their recalls were added up."""
+    scores = [round(balanced_accuracy(one) or 0.0, EXACT_DIGITS) for one in confusions.cpu()]
+    return torch.tensor(scores, dtype=torch.float64)

@@ -99,8 +99,9 @@ def _print_parameters(console: Any, entry: Entry[Any]) -> None:
             "required" if parameter.default is inspect.Parameter.empty else f"default {parameter.default!r}"
         )
         console.print(f"  {parameter.name}: {parameter.legal}; {default}", markup=False)
-    for argument, value in entry.facts.get("off", {}).items():
-        console.print(f"  ({argument} = {value!r} switches it off)", markup=False)
+    if off := entry.facts.get("off"):
+        settings = " and ".join(f"{argument} = {value!r}" for argument, value in off.items())
+        console.print(f"  ({settings}: switched off)", markup=False)
 
 
 def _print_parts(console: Any, entry: Entry[Any]) -> None:

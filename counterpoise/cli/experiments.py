@@ -61,7 +61,7 @@ def validate(experiment: File, overrides: Overrides = None) -> None:
     check_tracker(config.track.to)
     simulation = assemble(config, load_federation(config))
     try:
-        simulation.open()  # some parts see only here that they do not fit the clients
+        simulation.rehearse()
         typer.echo("\n".join(_plan_lines(config, simulation)))
     finally:
         simulation.close()

@@ -40,7 +40,7 @@ class Method:
         search, keeper = self.owner("choose"), self.owner("enroll")
         if search is not None and keeper is not None:
             raise ConfigError(
-                f"{search.name} trains a client under several settings a round, and {keeper.name} keeps one memory of each client; use only one of them"
+                f"{search.name} tries settings out, and {keeper.name} keeps one memory of each client, which a trial would change; use only one of them"
             )
 
     def owner(self, hook: str) -> Part | None:
@@ -75,6 +75,8 @@ MethodSpec: TypeAlias = str | Mapping[str, Any] | Sequence[str | Mapping[str, An
 def compose(*pieces: Method | Part, name: str = "") -> Method:
     """One method of several: parts in the given order, and the weighting that all named methods share."""
     methods = [piece for piece in pieces if isinstance(piece, Method)]
+    parts = [p for piece in pieces for p in (piece.parts if isinstance(piece, Method) else (piece,))]
+    composed = Method(tuple(parts), methods[0].weighting if methods else "samples", name)
     weightings = {m.weighting: m.name for m in methods}
     if len(weightings) > 1:
         says = " and ".join(
@@ -83,8 +85,7 @@ def compose(*pieces: Method | Part, name: str = "") -> Method:
         raise ConfigError(
             f"{says}; give both the same: {{ {methods[-1].name} = {{ weighting = {methods[0].weighting!r} }} }}"
         )
-    parts = [p for piece in pieces for p in (piece.parts if isinstance(piece, Method) else (piece,))]
-    return Method(tuple(parts), methods[0].weighting if methods else "samples", name)
+    return composed
 
 
 def build_method(spec: MethodSpec) -> Method:

@@ -195,10 +195,11 @@ class Part:
     )
 
     charts: tuple[Chart, ...] = ()  # what the report shows of the server slot
+    server_samples: bool = False  # whether `update` measures models on samples of the server's own
 
     def hooks(self) -> list[str]:
         """Names of the hooks this part fills."""
-        hooks = (f.name for f in fields(self) if f.name not in ("name", "charts"))
+        hooks = (f.name for f in fields(self) if f.name not in ("name", "charts", "server_samples"))
         return [name for name in hooks if getattr(self, name) is not None]
 
 

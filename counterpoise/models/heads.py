@@ -20,6 +20,13 @@ class CosineHead(nn.Linear):
         return linear(normalize(input, dim=1), normalize(self.weight, dim=1))
 
 
+def has_features(module: nn.Module) -> bool:
+    """Whether a module says what enters its last layer."""
+    return callable(getattr(module, "features", None)) and isinstance(
+        getattr(module, "head", None), nn.Module
+    )
+
+
 def replace_head(module: nn.Module, make: Callable[[int, int], nn.Module]) -> nn.Module:
     """The same module, changed: its head is ``make(features, classes)`` with the old head's sizes."""
     old = getattr(module, "head", None)

@@ -6,13 +6,14 @@ from typing import Literal
 
 import torch
 import torch.nn.functional as F  # noqa: N812
-from torch import Tensor
+from torch import Tensor, nn
 
 from counterpoise.core.method import part
 from counterpoise.core.part import Batch, Census, Chart, Exchange, Outputs, Part, Stats
 from counterpoise.core.registry import NonNegative
 from counterpoise.core.tree import Params, Tree, add
 from counterpoise.errors import ConfigError
+from counterpoise.models.heads import has_features
 from counterpoise.parts.class_weights import weight_by_class
 from counterpoise.parts.counts import survey_counts
 from counterpoise.replies import average_buffers
@@ -33,6 +34,13 @@ def ratio_loss(
     counts: a stand-in without such samples, ``R_c = n_max / n_c`` of all clients' counts; absent classes have R = 1.
     """
 
+    def adapt(module: nn.Module) -> nn.Module:
+        if not has_features(module):
+            raise ConfigError(
+                f"ratio_loss: {type(module).__name__} does not say what enters its last layer; legal: a module with `features` and `head`, or source = 'counts'"
+            )
+        return module
+
     def init(params: Params, census: Census, surveys: Tree) -> Tree:
         if source == "auxiliary":
             return {"weights": torch.ones(census.classes, dtype=torch.float64)}
@@ -47,10 +55,7 @@ def ratio_loss(
         return {"weights": shared["weights"].to(stats.lr)}
 
     def update(delta: Params, slot: Tree, exchange: Exchange) -> tuple[Params, Tree]:
-        if exchange.measure is None:
-            raise ConfigError(
-                "ratio_loss: source = 'auxiliary' needs samples of the server; legal with data.validation above 0"
-            )
+        assert exchange.measure is not None  # or it would have been refused
         buffers = average_buffers(exchange.weights, exchange.replies.buffers)
         sums = exchange.measure(add(exchange.params, delta), buffers, head_gradients)
         means = sums["gradients"] / sums["samples"].clamp(min=1).view(-1, 1, 1)
@@ -58,6 +63,7 @@ def ratio_loss(
 
     return Part(
         "ratio_loss",
+        adapt=adapt if source == "auxiliary" else None,
         survey=survey_counts if source == "counts" else None,
         init=init,
         send=send,
@@ -65,15 +71,12 @@ def ratio_loss(
         weight=weight_by_class,
         update=update if source == "auxiliary" else None,
         charts=(WEIGHTS,),
+        server_samples=source == "auxiliary",
     )
 
 
 def head_gradients(outputs: Outputs, batch: Batch) -> Tree:
     """[C, C, F] gradient of the output weights, summed over the samples of each class; known from one forward pass."""
-    if not outputs.features.shape[-1]:
-        raise ConfigError(
-            "ratio_loss: this model does not say what enters its last layer; legal: one that does"
-        )
     own = F.one_hot(batch.y, outputs.logits.shape[-1]).to(outputs.logits)  # [B, C]
     slopes = torch.softmax(outputs.logits, -1) - own
     return {

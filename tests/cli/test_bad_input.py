@@ -118,6 +118,7 @@ VALUES = {
     'data.augment=["flipp"]': "no augmentation 'flipp'; did you mean 'flip'?",
     "local.schedule=cosin": "no schedule 'cosin'; did you mean 'cosine'?",
     "local.schedule={cosine={flor=1}}": "no argument 'flor'; did you mean 'floor'?",
+    "method=['fedavg', {ratio_loss={source='auxiliary'}}]": "legal with data.validation above 0",
     "local.lr=-1": "local.lr = -1 is not legal",
     "local.lr=inf": "local.lr = inf is not legal",
     "engine.device=cuda:99": "engine.device = 'cuda:99' cannot be used here",
@@ -139,6 +140,21 @@ def test_a_bad_value_is_named(tmp_path: Path, assignment: str, words: str) -> No
     assert_refused(call("validate", experiment, assignment), 2, words)
     assert_refused(call("run", experiment, assignment, "--out", tmp_path / "run"), 2, words)
     assert not (tmp_path / "run").exists()
+
+
+LATE = {
+    "method=[{fedcgnm={group_batches='separate'}}, 'resample']": "list it first",
+    "method=[{fedcgnm={group_batches='separate'}}, 'fedhoo']": "list it first",
+    "method={pcn={group_batches='separate'}}": "local.batch_size = 4 cannot hold samples of",
+}
+
+
+@pytest.mark.parametrize(("method", "words"), LATE.items(), ids=list(LATE))
+def test_validate_says_what_a_client_would_only_find_as_it_is_asked(
+    tmp_path: Path, method: str, words: str
+) -> None:
+    experiment = write_tiny(tmp_path, "local.batch_size=4", "cohort={}", "data.validation=0.2")
+    assert_refused(call("validate", experiment, method), 2, words)
 
 
 @pytest.mark.parametrize(

@@ -80,6 +80,11 @@ def test_show_tells_all_about_every_name(kind: str, entry: Entry[object]) -> Non
         assert all(re.search(rf"^  {part.name} \(\w", out, re.MULTILINE) for part in parts)
 
 
+def test_show_switches_a_part_off_by_all_settings_that_it_takes() -> None:
+    assert "(low = 0.0 and high = 0.0: switched off)" in call("show", "fedhoo").out
+    assert "(rate = 0.0: switched off)" in call("show", "resample").out
+
+
 @pytest.mark.parametrize("name", METHODS.names())
 def test_the_configs_that_show_suggests_are_legal(name: str) -> None:
     line = next(line for line in call("show", name).out.splitlines() if line.startswith("In a config: "))

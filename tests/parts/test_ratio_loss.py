@@ -89,11 +89,12 @@ def test_stacked_equals_loop() -> None:
 def test_without_samples_of_the_server_it_is_refused() -> None:
     federation = replace(unequal_federation(), validation=None)
     with pytest.raises(ConfigError, match=r"legal with data.validation above 0"):
-        run_rounds(simulate(AUXILIARY, federation=federation), rounds=1)
+        simulate(AUXILIARY, federation=federation)
 
 
 def test_a_model_that_does_not_name_its_features_is_refused() -> None:
     model = nn.Sequential(nn.Flatten(), nn.Linear(5, 4))
     with pytest.raises(ConfigError, match="what enters its last layer"):
-        run_rounds(simulate(AUXILIARY, model=model), rounds=1)
+        simulate(AUXILIARY, model=model)
     run_rounds(simulate(AUXILIARY, model=small_model()), rounds=1)
+    run_rounds(simulate(["fedavg", "ratio_loss"], model=model), rounds=1)

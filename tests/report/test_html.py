@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from reported import EVIL, finished_in
-from runs import assert_refused, call, read_summary
+from runs import assert_refused, call, read_summary, write_tiny
 
 from counterpoise.compare.comparison import compare_results
 from counterpoise.compare.results import RunResult, read_results
@@ -185,6 +185,17 @@ def test_what_travels_is_told_as_it_was_counted(runs: Path, parsed: Page) -> Non
     assert sum(row["bytes_up"] for row in run.rows) == alone * sum(row["replied"] for row in run.rows)
     assert f"{alone / 1000:.3g} kB" in parsed.texts["td"]
     assert "charted" in parsed.texts["dt"]
+
+
+def test_a_search_sends_as_many_models_back_as_it_trains(tmp_path: Path) -> None:
+    experiment = write_tiny(tmp_path, "method=['fedavg', 'fedhoo']", "cohort={}", "data.validation=0.2")
+    assert call("run", experiment, "--out", tmp_path / "run").code == 0
+    results = read_results([tmp_path / "run"])
+    page = Page(write_report(results, tmp_path / "report.html").read_text())
+    cells = page.texts["td"]
+    (place,) = [i for i, cell in enumerate(cells) if cell == "2.00"]  # from the client / model
+    down, up, alone = (float(cell.split()[0]) for cell in cells[place - 3 : place])
+    assert (down, up) == pytest.approx((alone, 2 * alone), rel=0.01)
 
 
 def test_a_printed_command_repeats_its_run(runs: Path, parsed: Page, tmp_path: Path) -> None:

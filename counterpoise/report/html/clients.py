@@ -24,7 +24,7 @@ HOOKS = {
     "propose": "decides what each client is asked to do",
     "choose": "chooses which replies are used",
     "weigh": "decides how much each reply counts",
-    "update": "changes the step that the server takes",
+    "update": "learns from the replies, and may change the step that the server takes",
 }
 
 
