@@ -8,6 +8,7 @@ from typing import Any
 from counterpoise.compare.labels import score_words
 from counterpoise.compare.ranking import Ranking
 from counterpoise.compare.verdicts import show_p
+from counterpoise.report.drawing import new_figure, save
 
 LINE = "#30363d"
 BAR = "#0072B2"
@@ -19,16 +20,11 @@ LETTER = 0.085  # inches
 
 def draw_ranks(ranking: Ranking, path: Path, score: str = "") -> None:
     """Write a PNG or SVG, as the file's ending says; the best method stands on the left."""
-    import matplotlib
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     half = (len(ranking.methods) + 1) // 2
     bars_end = -0.16 - BAR_STEP * len(ranking.groups)
     margin = max(1.2, 0.6 + LETTER * max(map(len, ranking.methods)))
     below, above = -bars_end + STEP * (half + 0.2), 1.15
-    figure = Figure(figsize=(ACROSS + 2 * margin, below + above), dpi=150)
-    FigureCanvasAgg(figure)
+    figure = new_figure(ACROSS + 2 * margin, below + above, arranged=False)
     axes = figure.add_axes((0, 0, 1, 1), xlim=(-margin, ACROSS + margin), ylim=(-below, above))
     axes.set_axis_off()
     _draw_axis(axes, ranking, score)
@@ -37,10 +33,7 @@ def draw_ranks(ranking: Ranking, path: Path, score: str = "") -> None:
         on_left = place < half
         depth = place if on_left else len(ranking.methods) - 1 - place
         _draw_method(axes, method, rank, _along(rank, ranking), bars_end - STEP * (depth + 0.5), on_left)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    still = {"Date": None} if path.suffix == ".svg" else {}
-    with matplotlib.rc_context({"svg.hashsalt": "ranks"}):  # the same file for the same ranks
-        figure.savefig(path, metadata=still)
+    save(figure, path)
 
 
 def _along(rank: float, ranking: Ranking) -> float:

@@ -7,7 +7,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from counterpoise.compare.comparison import Comparison, compare_results
+from counterpoise.compare.comparison import Comparison
 from counterpoise.compare.execute import Event, Group, group, one_by_one, order
 from counterpoise.compare.jobs import Job, check_folders, expand, is_done
 from counterpoise.compare.labels import Labels
@@ -19,7 +19,9 @@ from counterpoise.compare.workers import in_workers
 from counterpoise.errors import ConfigError
 from counterpoise.experiment.atomic import clear_temporaries, write_atomically
 from counterpoise.experiment.folder import RunFolder
+from counterpoise.report.figures import write_figures
 from counterpoise.report.html import write_report
+from counterpoise.report.html.study import study
 
 UNTUNED = "not run: none of its settings could be scored"
 
@@ -129,6 +131,7 @@ def _conclude(sweep: Sweep, out: Path, jobs: Sequence[Job]) -> tuple[Comparison,
     options = sweep.table.model_dump()
     if options["baseline"] not in {labels[result.path].method for result in results if result.summary}:
         options["baseline"] = None  # each of its runs failed, as is told
-    comparison = compare_results(results, **options, labels=labels)
-    write_tables(comparison, out)
-    return comparison, write_report(results, out / "report.html", **options, labels=labels)
+    known = study(results, labels, **options)
+    write_tables(known.comparison, out)
+    write_figures(known, out)
+    return known.comparison, write_report(results, out / "report.html", **options, labels=labels)

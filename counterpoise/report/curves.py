@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from counterpoise.report.drawing import new_figure, save
+
 # Colours that colour-blind readers tell apart (Okabe and Ito).
 SCORES = {
     "accuracy": "#000000",
@@ -23,11 +25,7 @@ LOSSES: dict[str, tuple[str, Callable[[Mapping[str, Any]], Any]]] = {
 
 def draw_curves(rows: Sequence[Mapping[str, Any]], path: Path, title: str = "") -> None:
     """Write a PNG: accuracy, balanced accuracy and recall of head, medium and tail classes; below, the losses."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7.5, 5.5), dpi=120, layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(7.5, 5.5)
     scores, loss = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
     for name, colour in SCORES.items():
         known = [(row["round"] + 1, row[name]) for row in rows if row.get(name) is not None]
@@ -50,4 +48,4 @@ def draw_curves(rows: Sequence[Mapping[str, Any]], path: Path, title: str = "") 
     for axes in (scores, loss):
         axes.grid(alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path)
+    save(figure, path)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from counterpoise.data.skew import Counts
+from counterpoise.report.drawing import new_figure, save
 
 COLOURS = "viridis_r"  # even steps in grey and for the colour-blind; it has no white, which is left for zero
 BAR = "#5f6b7a"
@@ -24,13 +25,9 @@ def draw_heatmap(
     client_names: Sequence[str] | None = None,
 ) -> None:
     """Write a PNG of samples by client (row) and class (column): logarithmic colours, white where there are none."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     clients, width = counts.shape
     across, down = _inches(width, 0.5, 4.5, 12.5), _inches(clients, 0.27, 2.4, 13.0)
-    figure = Figure(figsize=(across + 2.9, down + 2.2), dpi=120, layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(across + 2.9, down + 2.2)
     grid = figure.add_gridspec(2, 3, width_ratios=[across, 1.3, 0.18], height_ratios=[0.9, down])
     cells = figure.add_subplot(grid[1, 0])
     image = _draw_cells(cells, counts)
@@ -42,8 +39,7 @@ def draw_heatmap(
     _draw_totals(figure.add_subplot(grid[0, 0], sharex=cells), counts.sum(axis=0), upright=True)
     _draw_totals(figure.add_subplot(grid[1, 1], sharey=cells), counts.sum(axis=1), upright=False)
     figure.suptitle(title, parse_math=False)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, format="png")
+    save(figure, path)
 
 
 def _inches(count: int, each: float, least: float, most: float) -> float:

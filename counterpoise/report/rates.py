@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from counterpoise.errors import ConfigError
+from counterpoise.report.drawing import COLOURS, MARKS, new_figure, save
 
-# Colours that colour-blind readers tell apart (Okabe and Ito), then marks.
-COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000")
-MARKS = ("o", "s", "^", "v", "D")
 NAMED = 12  # clients up to which each has its name
 
 Rows = Sequence[Mapping[str, Any]]
@@ -18,7 +16,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 def draw_rates(runs: Mapping[str, Rows], path: Path) -> None:
     """Write a PNG: one panel a run, by title, with the rate of each client in the model that each round kept."""
-    figure = _figure(4.2 * len(runs) + 0.4, 3.4)
+    figure = new_figure(4.2 * len(runs) + 0.4, 3.4)
     panels = figure.subplots(1, len(runs), sharey=True, squeeze=False)[0]
     for axes, (title, rows) in zip(panels, runs.items(), strict=True):
         _draw_lines(axes, rows)
@@ -29,8 +27,7 @@ def draw_rates(runs: Mapping[str, Rows], path: Path) -> None:
     lines, names = max((axes.get_legend_handles_labels() for axes in panels), key=lambda named: len(named[0]))
     if len(lines) <= NAMED:
         figure.legend(lines, names, loc="outside right upper", frameon=False, fontsize=8)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, format="png")
+    save(figure, path)
 
 
 def draw_tree(rows: Rows, path: Path, title: str = "") -> None:
@@ -42,7 +39,7 @@ def draw_tree(rows: Rows, path: Path, title: str = "") -> None:
     parent, depth, visits, reward = ([node[column] for node in found] for column in range(4))
     parent = [int(row) for row in parent]
     across = spread(parent)
-    figure = _figure(7.5, 4.2)
+    figure = new_figure(7.5, 4.2)
     axes = figure.subplots()
     for node, above in enumerate(parent):
         if above >= 0:
@@ -58,8 +55,7 @@ def draw_tree(rows: Rows, path: Path, title: str = "") -> None:
     axes.set_title(title, fontsize=10, parse_math=False)
     axes.invert_yaxis()
     axes.spines[["top", "right", "bottom"]].set_visible(False)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, format="png")
+    save(figure, path)
 
 
 def searched(rows: Rows) -> list[tuple[int, Mapping[str, Any]]]:
@@ -112,12 +108,3 @@ def _draw_lines(axes: Any, rows: Rows) -> None:
         )
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
-
-
-def _figure(width: float, height: float) -> Any:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), dpi=120, layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
