@@ -12,6 +12,7 @@ from counterpoise.core.part import Replies, call
 from counterpoise.core.tree import Params, Tree, finite_rows, mix, norm, row_norms, take
 
 MAX_GROWTH = 1000.0  # an update this many times the model's own norm is an explosion, not training
+NOT_FINITE, EXPLODED = DIVERGED = ("not finite", "exploded")  # how the reasons begin that training itself gives
 
 
 class Rejection(NamedTuple):
@@ -31,7 +32,7 @@ def check_replies(replies: Replies, params: Params) -> tuple[Replies, tuple[Reje
     rejected = [
         Rejection(
             int(replies.client[k]),
-            "not finite" if not finite[k] else f"exploded: norm {float(size[k]):.3g} over {bound:.3g}",
+            NOT_FINITE if not finite[k] else f"{EXPLODED}: norm {float(size[k]):.3g} over {bound:.3g}",
         )
         for k in torch.nonzero(~good).flatten().tolist()
     ]

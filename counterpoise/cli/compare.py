@@ -135,7 +135,7 @@ def _as_data(finished: Finished) -> dict[str, Any]:
     return {
         "out": str(finished.out),
         "runs": len(finished.jobs),
-        "failures": {str(path): error for path, error in finished.failures.items()},
+        "failures": {str(path): error for path, error in (finished.failures | finished.given_up).items()},
         "report": str(finished.report),
         "comparison": json.loads(render_json(finished.comparison)),
     }
@@ -147,7 +147,9 @@ def _tell_failures(finished: Finished) -> None:
 
     for path, error in finished.unscored.items():
         typer.echo(f"note: not chosen, since it failed: {path}: {error}", err=True)
-    if finished.failures:
-        path, error = next(iter(finished.failures.items()))
-        count = "" if len(finished.failures) == 1 else f"{len(finished.failures)} runs, the first "
-        raise RunError(f"failed: {count}{path}: {error}; the same command tries again")
+    failures = finished.failures | finished.given_up
+    if failures:
+        path, error = next(iter(failures.items()))
+        count = "" if len(failures) == 1 else f"{len(failures)} runs, the first "
+        again = "; the same command tries again" if finished.failures else ""
+        raise RunError(f"failed: {count}{path}: {error}{again}")

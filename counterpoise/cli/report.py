@@ -14,28 +14,43 @@ def add_to(app: typer.Typer) -> None:
 
 def report(
     folders: Annotated[
-        list[Path], typer.Argument(metavar="DIR...", help="Folders of runs, or folders that hold some.")
+        list[Path],
+        typer.Argument(
+            metavar="DIR...", help="The folder of a sweep, or folders of runs, or that hold some."
+        ),
     ],
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", help="File to write; by default report.html in the first DIR."),
     ] = None,
-    score: Annotated[str, typer.Option(help="Score that verdicts are about.")] = "balanced_accuracy",
+    score: Annotated[
+        str | None,
+        typer.Option(help="Score that verdicts are about; by default the sweep's, else balanced_accuracy."),
+    ] = None,
     at: Annotated[
-        Literal["last", "best", "mean_last_10"], typer.Option(help="Which evaluation counts.")
-    ] = "last",
+        Literal["last", "best", "mean_last_10"] | None,
+        typer.Option(help="Which evaluation counts; by default the sweep's, else the last."),
+    ] = None,
     baseline: Annotated[
         str | None,
-        typer.Option(help="Method that the others are tested against; by default fedavg, else the first."),
+        typer.Option(
+            help="Method that the others are tested against; by default the sweep's, else fedavg, else the first."
+        ),
     ] = None,
     open_: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False,
 ) -> None:
     """Write one HTML file about these runs, finished or not. It opens offline and holds all that it shows."""
     from counterpoise.compare.results import read_results
-    from counterpoise.report.html import write_report
+    from counterpoise.compare.run import SWEEP, read_sweep
+    from counterpoise.report.html import write_page
+    from counterpoise.report.html.study import study
 
-    path = out or folders[0] / "report.html"
-    written = write_report(read_results(folders), path, score=score, at=at, baseline=baseline)
+    given = {"score": score, "at": at, "baseline": baseline}
+    if len(folders) == 1 and (folders[0] / SWEEP).exists():
+        known = read_sweep(folders[0], given)
+    else:
+        known = study(read_results(folders), None, **{key: value for key, value in given.items() if value})
+    written = write_page(known, out or folders[0] / "report.html")
     typer.echo(str(written))
     if open_:
         typer.launch(written.resolve().as_uri())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -58,13 +58,13 @@ def compare_results(
 
     Labels by path of a run say what it is paired as, where configs alone do not: methods tuned each for itself.
     """
-    finished = [result for result in results if result.summary is not None]
-    left_out = [result for result in results if result.summary is None]
+    finished = [result for result in results if result.has_result]
+    left_out = [result for result in results if not result.has_result]
     _check(finished, score, at)
     runs = group_runs(finished, labels)
     problems = list(dict.fromkeys(pair.problem for pair in runs))
     methods = list(dict.fromkeys(pair.method for pair in runs))
-    chosen = _choose_baseline(baseline, methods, _names_of(left_out, labels or {}))
+    chosen = choose_baseline(baseline, methods, _names_of(left_out, labels or {}))
     targets = {problem: _target(runs, problem, score, target) for problem in problems}
     rows = tuple(
         make_row(problem, method, runs[pair], score, at, targets[problem])
@@ -82,7 +82,7 @@ def compare_results(
         _rank(scores, problems, methods, score),
         targets,
         tuple((result.path, _why(result)) for result in left_out),
-        notes_of(rows, at, chosen, repeated=len(finished) - sum(map(len, runs.values()))),
+        notes_of(rows, runs, at, chosen, repeated=len(finished) - sum(map(len, runs.values()))),
     )
 
 
@@ -93,7 +93,7 @@ def _check(finished: Sequence[RunResult], score: str, at: str) -> None:
         raise ConfigError(f"no run has the score {score!r}; {legal_words(score, known)}")
 
 
-def _choose_baseline(given: str | None, methods: Sequence[str], unfinished: set[str]) -> str:
+def choose_baseline(given: str | None, methods: Sequence[str], unfinished: Collection[str] = ()) -> str:
     """A label, or a name that only one label has; by default fedavg, else the first method."""
     wanted = given or "fedavg"
     named = [label for label in methods if label == wanted] or [
@@ -103,15 +103,15 @@ def _choose_baseline(given: str | None, methods: Sequence[str], unfinished: set[
         return named[0]
     if given is None:
         return (named or methods or [""])[0]
-    if not named and unfinished.intersection((wanted, wanted.partition("(")[0])):
+    if not named and not {wanted, wanted.partition("(")[0]}.isdisjoint(unfinished):
         return wanted
     raise ConfigError(f"baseline {given!r} is not one method of these runs; {legal_words(given, methods)}")
 
 
 def _names_of(results: Sequence[RunResult], labels: Mapping[Path, Labels]) -> set[str]:
-    """Names of methods without arguments, which may be what made these runs fail."""
+    """Names of methods without arguments, which may be what made these runs fail, and all that have a label."""
     plain = {"+".join(name for name, _ in read_spec(result.config["method"])) for result in results}
-    return plain | {labels[result.path].method for result in results if result.path in labels}
+    return plain | {label.method for label in labels.values()}
 
 
 def _target(runs: Runs, problem: str, score: str, given: float | None) -> float | None:
@@ -133,6 +133,6 @@ def _rank(scores: Scores, problems: Sequence[str], methods: Sequence[str], score
 
 
 def _why(result: RunResult) -> str:
-    if result.failure is not None:
-        return result.failure
+    if (failure := result.given_up or result.failure) is not None:
+        return failure
     return f"not finished: {len(result.rows)} of {result.config.get('rounds', '?')} rounds"

@@ -96,12 +96,15 @@ def run_group(orders: Group) -> list[str | None]:
     if len(orders) == 1:
         return [run_one(one) for one in orders]
     try:
-        run_together([_member(one) for one in orders])
+        ended = run_together([_member(one) for one in orders])
     except ConfigError:  # they cannot be joined, or one is at fault, which each will say for itself
         return [run_one(one) for one in orders]
     except Exception as error:  # whatever it is, other runs go on
         return [note_failure(one, in_one_line(error)) for one in orders]
-    return [None] * len(orders)
+    return [
+        note_failure(one, end) if isinstance(end, str) else None
+        for one, end in zip(orders, ended, strict=True)
+    ]
 
 
 def _member(one: Order) -> Member:

@@ -18,11 +18,12 @@ from counterpoise.data.partition import PARTITIONS
 from counterpoise.errors import ConfigError
 from counterpoise.experiment.config import Experiment, load_experiment, make_experiment
 from counterpoise.experiment.facts import first_difference
-from counterpoise.experiment.folder import RunFolder
+from counterpoise.experiment.folder import RunFolder, read_rows
+from counterpoise.experiment.patience import why_given_up
 from counterpoise.models.model import MODELS
 
 Setting = Mapping[str, Any]  # values by dotted key
-LEFT_OPEN_BY_ZERO = (("engine", "chunk"), ("partition", "clients"))
+LEFT_OPEN = (("engine", "chunk"), ("engine", "together"), ("partition", "clients"))  # by 0, or by none
 
 
 class Job(NamedTuple):
@@ -100,6 +101,24 @@ def is_done(job: Job, out: Path) -> bool:
     return RunFolder(job.path(out)).summary.exists()
 
 
+def given_up(job: Job, out: Path) -> str | None:
+    """Why a run of this job would end again as it did; None: it has not ended, or well."""
+    return _lost(RunFolder(job.path(out)), job)
+
+
+def is_over(job: Job, out: Path) -> bool:
+    """Whether there is nothing left to run: it is done, or given up as all are that it was trained together with."""
+    folder = RunFolder(job.path(out))
+    if folder.summary.exists() or _lost(folder, job) is None:
+        return folder.summary.exists()
+    mates = [RunFolder(folder.path.parent / name) for name in load_experiment(folder.config).engine.together]
+    return all(mate.summary.exists() or _lost(mate, job) is not None for mate in mates)
+
+
+def _lost(folder: RunFolder, job: Job) -> str | None:
+    return why_given_up(read_rows(folder.metrics), job.experiment.engine.max_skipped, job.experiment.rounds)
+
+
 def check_folders(jobs: Sequence[Job], out: Path) -> None:
     """Refuse a folder that holds a run of another config: nothing is written over."""
     for job in jobs:
@@ -121,7 +140,7 @@ def _difference(found: Experiment, wanted: Experiment) -> str | None:
     for table, key in [
         (table, key) for table, inner in now.items() if isinstance(inner, dict) for key in inner
     ]:
-        if now[table][key] == "auto" or (now[table][key] == 0 and (table, key) in LEFT_OPEN_BY_ZERO):
+        if now[table][key] == "auto" or (not now[table][key] and (table, key) in LEFT_OPEN):
             now[table][key] = before[table][key]
     if wanted.data.name == "pack":
         now["partition"] = before["partition"]

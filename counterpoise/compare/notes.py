@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from counterpoise.compare.cells import At, Row
+from counterpoise.compare.labels import Runs
 from counterpoise.compare.pairing import problems_are_blocks
 
 
-def notes_of(rows: Sequence[Row], at: At, baseline: str, repeated: int) -> tuple[str, ...]:
+def notes_of(rows: Sequence[Row], runs: Runs, at: At, baseline: str, repeated: int) -> tuple[str, ...]:
     """One sentence each."""
     problems = list(dict.fromkeys(row.problem for row in rows))
     return (
         *_on_seeds(rows, problems),
+        *_on_skipped(runs),
         *_on_baseline(rows, problems, baseline),
         *_on_problems(problems),
         *(["The best round was picked on the test set: such scores are too good."] if at == "best" else []),
@@ -33,6 +35,14 @@ def _on_seeds(rows: Sequence[Row], problems: Sequence[str]) -> Iterator[str]:
             missing = sorted(every.difference(row.seeds))
             if missing:
                 yield f"{row.method}{_place(problem)} has no finished run of seed {', '.join(map(str, missing))}."
+
+
+def _on_skipped(runs: Runs) -> Iterator[str]:
+    for (problem, method), by_seed in runs.items():
+        for seed, run in by_seed.items():
+            skipped = sum(bool(row.get("skipped")) for row in run.rows)
+            if skipped:
+                yield f"{method}{_place(problem)}, seed {seed}: {skipped} of {len(run.rows)} rounds were skipped, since no reply could be used."
 
 
 def _on_baseline(rows: Sequence[Row], problems: Sequence[str], baseline: str) -> Iterator[str]:

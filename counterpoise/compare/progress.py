@@ -69,7 +69,8 @@ def read_progress(path: Path) -> Progress:
     except (CounterpoiseError, OSError, KeyError, TypeError, ValueError) as error:
         words = f"no {error} in its config" if isinstance(error, KeyError) else str(error)
         return Progress(path, "unreadable", last_change(path), trouble=words)
-    return Progress(path, _state(result), last_change(path), result, result.failure)
+    failure = None if result.has_result else result.given_up or result.failure
+    return Progress(path, _state(result), last_change(path), result, failure)
 
 
 def is_locked(path: Path) -> bool:
@@ -99,8 +100,8 @@ def problem_words(config: Mapping[str, Any]) -> str:
 
 
 def _state(result: RunResult) -> State:
-    if result.summary is not None:
+    if result.has_result:
         return "done"
     if is_locked(result.path):
         return "running"
-    return "stopped" if result.failure is None else "failed"
+    return "failed" if result.failure or result.given_up else "stopped"

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from counterpoise.core.method import build_method
-from counterpoise.errors import ConfigError, DataError
+from counterpoise.errors import ConfigError, CounterpoiseError, DataError
 from counterpoise.experiment.folder import RunFolder, read_rows
+from counterpoise.experiment.patience import why_given_up
+from counterpoise.experiment.tables import EngineTable
 from counterpoise.experiment.toml import read_toml
 
+LOG = logging.getLogger(__name__)
 FAILURE = "failure.json"  # what a sweep leaves in the folder of a run that ended in an error
 TUNING = "tuning"  # folder of a sweep whose runs were scored on validation samples
+MAX_SKIPPED = EngineTable().max_skipped  # of runs whose config does not say
 HOW = ("engine", "checkpoint", "flower", "track")  # tables that say how a run is executed, not what it is
 
 
@@ -43,6 +48,16 @@ class RunResult(NamedTuple):
         return [row for row in self.rows if "accuracy" in row]
 
     @property
+    def given_up(self) -> str | None:
+        """Why a run that may have come to its end has no result all the same."""
+        most = self.config["engine"].get("max_skipped", MAX_SKIPPED)
+        return why_given_up(self.rows, most, self.config["rounds"])
+
+    @property
+    def has_result(self) -> bool:
+        return self.summary is not None and self.given_up is None
+
+    @property
     def problem(self) -> str:
         """What a run works on, whatever the method: runs that share it may be compared seed by seed."""
         kept = {key: value for key, value in self.config.items() if key not in (*HOW, "method", "seed")}
@@ -56,12 +71,29 @@ def find_runs(paths: Iterable[Path]) -> list[Path]:
 
 
 def read_results(paths: Iterable[Path]) -> list[RunResult]:
-    """Every run at or below these paths."""
-    given = list(paths)
-    results = [read_result(path) for path in find_runs(given)]
+    """Every run at or below these paths; one that cannot be read is left out with a warning, unless it is the only one."""
+    given, results, errors = list(paths), [], []
+    for path in find_runs(given):
+        try:
+            results.append(_readable(path))
+        except CounterpoiseError as error:
+            errors.append(error)
+    if errors and not results:
+        raise errors[0]
     if not results:
         raise ConfigError(f"no run in {', '.join(map(str, given))}: no folder there has a config.toml")
+    for unread in errors:
+        LOG.warning("left out: %s", unread)
     return results
+
+
+def _readable(path: Path) -> RunResult:
+    result = read_result(path)
+    try:
+        build_method(result.config["method"])
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    return result
 
 
 def read_result(path: Path) -> RunResult:

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from counterpoise.compare.comparison import Comparison
+from counterpoise.compare.comparison import Comparison, choose_baseline
 from counterpoise.compare.execute import Event, Group, group, one_by_one, order
-from counterpoise.compare.jobs import Job, check_folders, expand, is_done
+from counterpoise.compare.jobs import Job, check_folders, expand, given_up, is_over
 from counterpoise.compare.labels import Labels
 from counterpoise.compare.render import write_tables
 from counterpoise.compare.results import read_result
-from counterpoise.compare.sweep import Sweep, write_sweep
+from counterpoise.compare.sweep import Sweep, load_sweep, write_sweep
 from counterpoise.compare.tune import Tuned, choose_settings, jobs_of, searches_of
 from counterpoise.compare.workers import in_workers
 from counterpoise.errors import ConfigError
 from counterpoise.experiment.atomic import clear_temporaries, write_atomically
 from counterpoise.experiment.folder import RunFolder
 from counterpoise.report.figures import write_figures
-from counterpoise.report.html import write_report
-from counterpoise.report.html.study import study
+from counterpoise.report.html import write_page
+from counterpoise.report.html.study import Study, study
 
+SWEEP = "sweep.toml"  # in the folder of a sweep
 UNTUNED = "not run: none of its settings could be scored"
 
 
@@ -63,6 +64,7 @@ class Finished(NamedTuple):
     tuned: Sequence[Tuned]
     unscored: Failures  # tuning runs that failed: their settings were not chosen
     failures: Failures
+    given_up: Failures
     comparison: Comparison
     report: Path
 
@@ -71,18 +73,20 @@ def run_sweep(sweep: Sweep, out: Path, means: Means, show: Show = lambda tally: 
     """Run what is not there yet, then write tables and report; the same call goes on after any stop."""
     searches, _ = searches_of(sweep), expand(sweep)  # refused here, if at all, before anything is written
     with _held(out):
-        write_atomically(out / "sweep.toml", write_sweep(sweep).encode())
-        unscored = run_jobs("tuning", jobs_of(searches), out, means, show)
+        write_atomically(out / SWEEP, write_sweep(sweep).encode())
+        trials = jobs_of(searches)
+        unscored = run_jobs("tuning", trials, out, means, show) | hopeless(trials, out)
         tuned = choose_settings(sweep, searches, out)
         jobs, untuned = _decide(sweep, tuned, out)
         failures = untuned | run_jobs("runs", jobs, out, means, show)
-        return Finished(out, jobs, tuned, unscored, failures, *_conclude(sweep, out, jobs))
+        lost = hopeless(jobs, out)
+        return Finished(out, jobs, tuned, unscored, failures, lost, *_conclude(_study(sweep, out, jobs), out))
 
 
 def run_jobs(what: str, jobs: Sequence[Job], out: Path, means: Means, show: Show) -> Failures:
-    """Execute what is not done; the runs that failed."""
+    """Execute what is not over; the runs that failed, now or before, but for those that were given up."""
     check_folders(jobs, out)
-    todo = [job for job in jobs if not is_done(job, out)]
+    todo = [job for job in jobs if not is_over(job, out)]
     orders = [order(job, out, alone=means == Means()) for job in todo]
     paths = {one.path: job.path(out) for one, job in zip(orders, todo, strict=True)}
     tally, failures = Tally(what, len(jobs), len(jobs) - len(todo)), Failures()
@@ -93,7 +97,14 @@ def run_jobs(what: str, jobs: Sequence[Job], out: Path, means: Means, show: Show
             show(tally)
             if event.error is not None:
                 failures[paths[event.path]] = event.error
-    return failures
+    lost = hopeless(jobs, out)
+    return {path: error for path, error in failures.items() if path not in lost}
+
+
+def hopeless(jobs: Sequence[Job], out: Path) -> Failures:
+    """Runs that were given up: they would end so again, and have no result even where they were taken to their end."""
+    found = {job.path(out): given_up(job, out) for job in jobs}
+    return {path: why for path, why in found.items() if why is not None}
 
 
 @contextmanager
@@ -124,14 +135,28 @@ def _decide(sweep: Sweep, tuned: Sequence[Tuned], out: Path) -> tuple[list[Job],
     return [job for job in jobs if job not in untuned], {job.path(out): UNTUNED for job in untuned}
 
 
-def _conclude(sweep: Sweep, out: Path, jobs: Sequence[Job]) -> tuple[Comparison, Path]:
-    """Tables and report of the runs as far as they got, paired by what the sweep calls them."""
+def read_sweep(out: Path, given: Mapping[str, Any]) -> Study:
+    """The runs of a sweep's folder, compared as the sweep has it, but for the options of its table that are given."""
+    sweep = load_sweep(out / SWEEP)
+    table = sweep.table.model_copy(update={key: value for key, value in given.items() if value is not None})
+    known = _study(sweep.model_copy(update={"table": table}), out, expand(sweep))
+    if not known.results:
+        raise ConfigError(f"no run in {out}: the sweep there has not begun")
+    return known
+
+
+def _study(sweep: Sweep, out: Path, jobs: Sequence[Job]) -> Study:
+    """The runs as far as they got, paired by what the sweep calls them."""
     results = [read_result(job.path(out)) for job in jobs if RunFolder(job.path(out)).holds_run()]
-    labels = {job.path(out): Labels(job.problem, job.method) for job in jobs}
-    options = sweep.table.model_dump()
-    if options["baseline"] not in {labels[result.path].method for result in results if result.summary}:
-        options["baseline"] = None  # each of its runs failed, as is told
-    known = study(results, labels, **options)
+    # Also of jobs that tuning left without a setting: the baseline may be among them.
+    labels = {job.path(out): Labels(job.problem, job.method) for job in (*expand(sweep), *jobs)}
+    methods = [entry.name for entry in sweep.methods]
+    options = sweep.table.model_dump() | {"baseline": choose_baseline(sweep.table.baseline, methods)}
+    return study(results, labels, **options)
+
+
+def _conclude(known: Study, out: Path) -> tuple[Comparison, Path]:
+    """Tables, figures and report."""
     write_tables(known.comparison, out)
     write_figures(known, out)
-    return known.comparison, write_report(results, out / "report.html", **options, labels=labels)
+    return known.comparison, write_page(known, out / "report.html")

@@ -12,15 +12,22 @@ from typing import Any, NamedTuple
 
 import torch
 
-from counterpoise.compare.jobs import Job, Problem, Setting, make_job, name_apart, problems_of
+from counterpoise.compare.jobs import (
+    Job,
+    Problem,
+    Setting,
+    given_up,
+    make_job,
+    name_apart,
+    problems_of,
+)
 from counterpoise.compare.specs import Grid, describe_setting, pieces_of
 from counterpoise.compare.sweep import MethodEntry, Sweep, Tune
 from counterpoise.core.rng import numpy_generator
 from counterpoise.data.federation import Federation
 from counterpoise.errors import ConfigError, legal_words
 from counterpoise.experiment.atomic import write_atomically
-from counterpoise.experiment.folder import RunFolder, read_rows
-from counterpoise.experiment.run import was_given_up
+from counterpoise.experiment.folder import RunFolder
 
 
 class Trial(NamedTuple):
@@ -202,8 +209,7 @@ def _score(job: Job, out: Path, score: str) -> float | None:
     folder = RunFolder(job.path(out))
     if not folder.summary.exists():
         return None
-    # Given again, the command takes a run that was given up to its end; the choice must not depend on how often that was.
-    if was_given_up(read_rows(folder.metrics), job.experiment.engine.max_skipped):
+    if given_up(job, out) is not None:  # even where someone took it to its end
         return None
     found: Mapping[str, Any] = json.loads(folder.summary.read_bytes())
     return found[score]  # type: ignore[no-any-return]

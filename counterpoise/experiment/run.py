@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
@@ -29,7 +28,7 @@ from counterpoise.experiment.settle import settle
 from counterpoise.experiment.toml import write_toml
 from counterpoise.report.curves import draw_curves
 from counterpoise.report.heatmap import draw_heatmap
-from counterpoise.rounds import Outcome, ServerState
+from counterpoise.rounds import ServerState
 from counterpoise.simulation import Simulation
 
 
@@ -75,30 +74,6 @@ def record_round(run: Run, state: ServerState, row: Mapping[str, Any], spent: fl
 def is_scored(run: Run, state: ServerState) -> bool:
     """Whether the model is scored after this round."""
     return state.round == run.experiment.rounds or state.round % run.experiment.evaluate.every == 0
-
-
-class Patience:
-    """Ends a run after too many rounds in a row in which no reply could be used."""
-
-    def __init__(self, most: int) -> None:
-        self._most, self._skipped = most, 0
-
-    def see(self, outcome: Outcome) -> None:
-        self._skipped = self._skipped + 1 if outcome.skipped else 0
-        if self._skipped == self._most:
-            raise RunError(_why_skipped(self._skipped, outcome))
-
-
-def was_given_up(rows: Sequence[Mapping[str, Any]], most: int) -> bool:
-    """Whether these rounds wore that patience out, even if the run was taken to its end later."""
-    stretches = itertools.groupby(rows, lambda row: row["skipped"])
-    return any(skipped and len(list(stretch)) >= most for skipped, stretch in stretches)
-
-
-def _why_skipped(skipped: int, outcome: Outcome) -> str:
-    reasons = sorted({rejection.reason for rejection in outcome.rejected})
-    why = f", and no reply could be used ({reasons[0]})" if reasons else ""
-    return f"{skipped} rounds in a row were skipped: of {outcome.asked} clients asked {outcome.replied} replied{why}"
 
 
 @contextmanager

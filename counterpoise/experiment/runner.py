@@ -17,8 +17,8 @@ from counterpoise.errors import ConfigError
 from counterpoise.experiment.assemble import assemble, load_federation
 from counterpoise.experiment.config import Experiment, load_experiment
 from counterpoise.experiment.folder import RunFolder
+from counterpoise.experiment.patience import Patience
 from counterpoise.experiment.run import (
-    Patience,
     Run,
     finish,
     found_run,

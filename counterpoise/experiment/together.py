@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from counterpoise.data.federation import Federation
-from counterpoise.errors import ConfigError
+from counterpoise.errors import ConfigError, RunError
 from counterpoise.experiment.assemble import assemble
 from counterpoise.experiment.config import Experiment, load_experiment
-from counterpoise.experiment.folder import RunFolder
+from counterpoise.experiment.folder import RunFolder, read_rows
+from counterpoise.experiment.patience import Patience, why_given_up
 from counterpoise.experiment.run import (
-    Patience,
     Run,
     finish,
     found_run,
@@ -37,8 +37,8 @@ class Member(NamedTuple):
     federation: Federation
 
 
-def run_together(members: Sequence[Member]) -> list[dict[str, Any]]:
-    """Start the runs, or go on with all of them where they were stopped; returns their summaries."""
+def run_together(members: Sequence[Member]) -> list[dict[str, Any] | str]:
+    """Start the runs, or go on with all of them where they were stopped; their summaries, or why they have none."""
     members = _settled(members)
     check_tracker(members[0].experiment.track.to)
     folders = [RunFolder(member.path) for member in members]
@@ -62,10 +62,11 @@ def run_together(members: Sequence[Member]) -> list[dict[str, Any]]:
 
 def _go_on(
     together: Together, runs: Sequence[Run], states: Sequence[ServerState], seconds: list[float]
-) -> list[dict[str, Any]]:
-    """Rounds of all runs until the end; each is charged an equal share of the time."""
+) -> list[dict[str, Any] | str]:
+    """Rounds of all runs until the end; each is charged an equal share of the time. One that diverges stops no other."""
     rounds = runs[0].experiment.rounds
     patience = [Patience(run.experiment.engine.max_skipped) for run in runs]
+    lost: dict[int, RunError] = {}
     with ExitStack() as trackers:
         tracks = [trackers.enter_context(tracked(run.experiment, run.folder)) for run in runs]
         while states[0].round < rounds:
@@ -80,8 +81,19 @@ def _go_on(
                 record_round(run, state, row, spent, seconds[place])
                 if (track := tracks[place]) is not None:
                     track(row, rounds)
-                patience[place].see(outcome)
-    return [finish(run, state, spent) for run, state, spent in zip(runs, states, seconds, strict=True)]
+                try:
+                    patience[place].see(outcome)
+                except RunError as error:
+                    lost[place] = error
+            if len(lost) == len(runs):
+                raise lost[0]
+    return [_end(run, state, spent) for run, state, spent in zip(runs, states, seconds, strict=True)]
+
+
+def _end(run: Run, state: ServerState, seconds: float) -> dict[str, Any] | str:
+    """The summary, or why there is none; by the rows, since a stop forgets what was lost before it."""
+    rows, most = read_rows(run.folder.metrics), run.experiment.engine.max_skipped
+    return why_given_up(rows, most, run.experiment.rounds) or finish(run, state, seconds)
 
 
 def _restore(runs: Sequence[Run]) -> tuple[list[ServerState], list[float]]:

@@ -60,7 +60,7 @@ def _length(runs: Sequence[RunResult]) -> str:
 
 def facts(study: Study) -> Html:
     """The few numbers one looks for first."""
-    done = sum(result.summary is not None for result in study.results)
+    done = sum(result.has_result for result in study.results)
     known = [result for result in study.results if result.record]
     pairs = [
         ("Finished runs", f"{done} of {len(study.results)}"),

@@ -43,9 +43,13 @@ def write_report(
     labels: Mapping[Path, Labels] | None = None,
 ) -> Path:
     """Write the page about these runs, compared as `compare_results` does; the same runs give the same file."""
-    page = render(study(results, labels, score=score, at=at, baseline=baseline, target=target))
+    return write_page(study(results, labels, score=score, at=at, baseline=baseline, target=target), path)
+
+
+def write_page(study: Study, path: Path) -> Path:
+    """The page about a study; its folder is made."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, page.encode())
+    write_atomically(path, render(study).encode())
     return path
 
 

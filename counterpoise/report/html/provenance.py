@@ -92,7 +92,8 @@ def _group(labels: Labels, runs: Sequence[RunResult]) -> Html:
 
 
 def _run(run: RunResult) -> Html:
-    state = "" if run.summary is not None else ", failed" if run.failure is not None else ", unfinished"
+    failed = run.failure is not None or run.given_up is not None
+    state = "" if run.has_result else ", failed" if failed else ", unfinished"
     config = element("pre", element("code", write_toml(run.config).strip()), tabindex=0)
     return join(
         [

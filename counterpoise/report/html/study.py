@@ -42,7 +42,7 @@ class Study(NamedTuple):
 def study(results: Sequence[RunResult], labels: Mapping[Path, Labels] | None = None, **options: Any) -> Study:
     """The comparison, by the options of `compare_results`, and the runs it rests on."""
     comparison = compare_results(results, labels=labels, **options)
-    finished = [result for result in results if result.summary is not None]
+    finished = [result for result in results if result.has_result]
     for run in finished:
         if not run.record:
             raise DataError(

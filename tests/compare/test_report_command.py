@@ -1,0 +1,67 @@
+"""`counterpoise report` of a sweep is the sweep's page again; of other folders it shows what can be read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from runs import assert_refused, call
+from sweeps import run_here, tiny_sweep
+
+METHODS = [
+    {"name": "strong", "method": {"fedprox": {"mu": 1.0}}},
+    {"name": "slow", "method": "fedavg", "local": {"lr": 0.01}},
+]
+TABLE = {"score": "macro_f1", "at": "best", "baseline": "slow"}
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("swept") / "out"
+    run_here(tiny_sweep(methods=METHODS, seeds=3, table=TABLE), out)
+    return out
+
+
+def test_the_page_of_a_sweep_is_written_again_as_it_was(swept: Path) -> None:
+    before = (swept / "report.html").read_bytes()
+    (swept / "report.html").unlink()
+    assert call("report", swept).code == 0
+    assert (swept / "report.html").read_bytes() == before
+
+
+def test_seeds_that_the_sweep_no_longer_has_are_left_out(swept: Path, tmp_path: Path) -> None:
+    run_here(tiny_sweep(methods=METHODS, seeds=2, table=TABLE), swept)
+    before = (swept / "report.html").read_bytes()
+    assert call("report", swept).code == 0
+    assert (swept / "report.html").read_bytes() == before
+
+
+def test_options_come_before_those_of_the_sweep(swept: Path, tmp_path: Path) -> None:
+    given = ("--score", "tail", "--baseline", "strong", "--at", "last", "--out", tmp_path / "other.html")
+    assert call("report", swept, *given).code == 0
+    page = (tmp_path / "other.html").read_text()
+    assert "strong" in page
+    assert page != (swept / "report.html").read_text()
+
+
+def test_a_folder_that_cannot_be_read_is_left_out_of_a_report(
+    swept: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    good, bad = tmp_path / "good", tmp_path / "bad"
+    for path in (good, bad):
+        path.mkdir()
+        for file in (swept / "runs" / "slow-seed0").rglob("*"):
+            target = path / file.relative_to(swept / "runs" / "slow-seed0")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if file.is_file():
+                target.write_bytes(file.read_bytes())
+    config = (bad / "config.toml").read_text()
+    (bad / "config.toml").write_text(config.replace('method = "fedavg"', 'method = "of_mine"'))
+    assert call("report", tmp_path).code == 0
+    assert "bad: no method or part 'of_mine'" in caplog.text
+    assert_refused(call("report", bad), 2, "no method or part 'of_mine'")
+
+
+def test_a_sweep_that_has_not_begun_is_refused(swept: Path, tmp_path: Path) -> None:
+    (tmp_path / "sweep.toml").write_bytes((swept / "sweep.toml").read_bytes())
+    assert_refused(call("report", tmp_path), 2, "has not begun")
