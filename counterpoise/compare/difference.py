@@ -13,6 +13,7 @@ NAMED_KEYS = 3  # of a config that differs in more, the others are counted
 
 Pair = tuple[Any, Any]
 Pairs = dict[str, Pair]
+Rows = list[dict[str, Any]]
 
 
 class Difference(NamedTuple):
@@ -26,8 +27,9 @@ class Difference(NamedTuple):
     rounds_alike: int  # rounds from the first on whose rows are the same
     same_model: bool | None  # None: not both are finished
     params_sha256: Pair
-    last: Pairs
-    best: Pairs
+    scored_round: int | None  # the last that both evaluated, counted from 1: where scores are compared
+    last: Pairs  # scores of that round
+    best: Pairs  # and the best up to it
     recorded: tuple[bool, bool]  # whether each run got as far as to note versions, machine and data
 
     @property
@@ -58,6 +60,8 @@ def difference(one: RunResult, other: RunResult) -> Difference:
         [record.get(key, {}) if key else _data_facts(record) for record in records]
         for key in ("versions", "machine", "")
     )
+    scored_round = _last_in_common(one, other)
+    scored = [_scored_up_to(run, scored_round or 0) for run in (one, other)]
     return Difference(
         config=_differing(dotted(one.config), dotted(other.config)),
         versions=_differing(*versions),
@@ -67,8 +71,9 @@ def difference(one: RunResult, other: RunResult) -> Difference:
         rounds_alike=count_alike(one.rows, other.rows),
         same_model=None if None in shas else shas[0] == shas[1],
         params_sha256=shas,
-        last={key: (_last(one, key), _last(other, key)) for key in HEADLINE},
-        best={key: (_best(one, key), _best(other, key)) for key in HEADLINE},
+        scored_round=scored_round,
+        last={key: (_last(scored[0], key), _last(scored[1], key)) for key in HEADLINE},
+        best={key: (_best(scored[0], key), _best(scored[1], key)) for key in HEADLINE},
         recorded=recorded,
     )
 
@@ -97,12 +102,22 @@ def count_alike(one: Sequence[Any], other: Sequence[Any]) -> int:
     return next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
-def _last(run: RunResult, key: str) -> float | None:
-    return run.scored[-1].get(key) if run.scored else None
+def _last_in_common(one: RunResult, other: RunResult) -> int | None:
+    """The last round that both evaluated, counted from 1."""
+    rounds = [{row["round"] + 1 for row in run.scored} for run in (one, other)]
+    return max(rounds[0] & rounds[1], default=None)
 
 
-def _best(run: RunResult, key: str) -> float | None:
-    return max((row[key] for row in run.scored if row.get(key) is not None), default=None)
+def _scored_up_to(run: RunResult, round: int) -> Rows:
+    return [row for row in run.scored if row["round"] < round]
+
+
+def _last(scored: Rows, key: str) -> float | None:
+    return scored[-1].get(key) if scored else None
+
+
+def _best(scored: Rows, key: str) -> float | None:
+    return max((row[key] for row in scored if row.get(key) is not None), default=None)
 
 
 def _config_words(config: Pairs) -> str:

@@ -21,11 +21,15 @@ def flat_grid(grid: Any, prefix: str = "") -> Any:
     for key, values in grid.items():
         if isinstance(values, Mapping):
             flat |= flat_grid(values, f"{prefix}{key}.")
-        elif isinstance(values, list) and values:
+        elif isinstance(values, list) and values and not _has_twins(values):
             flat[f"{prefix}{key}"] = values
         else:
-            raise ConfigError(f"{prefix}{key} = {values!r} is not legal; legal: a list of values")
+            raise ConfigError(f"{prefix}{key} = {values!r} is not legal; legal: a list of values, each once")
     return flat
+
+
+def _has_twins(values: list[Any]) -> bool:
+    return any(value in values[:place] for place, value in enumerate(values))
 
 
 def put(tables: Tables, key: str, value: Any) -> Tables:

@@ -118,6 +118,10 @@ def write_sweep(sweep: Sweep) -> str:
 
 def make_sweep(tables: Mapping[str, Any], source: str = "sweep") -> Sweep:
     """The sweep that these tables describe, or a ConfigError that names the key."""
+    if "method" in tables and "methods" not in tables:
+        raise ConfigError(
+            f"{source} is one experiment, which `counterpoise run` takes; a sweep has methods = [...], and the rest under [base]"
+        )
     try:
         sweep = Sweep.model_validate(dict(tables))
         check_sweep(sweep)

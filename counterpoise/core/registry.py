@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Generic, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from counterpoise.core.plugins import load_plugins
 from counterpoise.errors import ConfigError, legal_words
 
 Product = TypeVar("Product")
@@ -103,7 +104,7 @@ class Entry(Generic[Product]):
 
 
 class Registry(Generic[Product]):
-    """Factories of one kind by name; `load` imports the modules that register themselves."""
+    """Factories of one kind by name; `load` imports the modules that register themselves, plugins come after."""
 
     def __init__(self, kind: str, load: Callable[[], None] = lambda: None) -> None:
         self.kind = kind
@@ -146,6 +147,7 @@ class Registry(Generic[Product]):
         if not self._loaded:
             self._loaded = True
             self._load()
+            load_plugins()
 
 
 def read_parameters(factory: Callable[..., Any]) -> dict[str, Parameter]:
@@ -231,4 +233,6 @@ def _type_name(wanted: Any) -> str:
         str: "a word",
         bool: "true or false",
         type(None): "none",
-    }.get(wanted, str(wanted))
+        Mapping: "a table",
+        Callable: "a function",
+    }.get(origin or wanted, str(wanted))

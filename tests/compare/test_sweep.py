@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runs import assert_refused, call
+from runs import assert_refused, call, write_tiny
 from sweeps import tiny_sweep, tiny_tables, write_tiny_sweep
 
 from counterpoise.compare.jobs import expand
@@ -98,6 +98,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"base": {"model": {"name": "mlp", "hiden": [3]}}}, "no argument 'hiden'"),
     ({"vary": {"local.lr": 0.1}}, "local.lr = 0.1 is not legal; legal: a list of values"),
     ({"vary": {"local.lr": []}}, "a list of values"),
+    ({"vary": {"partition.alpha": [0.1, 0.3, 0.1]}}, "legal: a list of values, each once"),
     ({"vary": {"local.lrr": [0.1]}}, "no key local.lrr"),
     ({"vary": {"seed": [1]}}, "seed is not legal as part of a problem"),
     ({"vary": {"method.fedavg.x": [1]}}, "method.fedavg.x is not legal as part of a problem"),
@@ -157,3 +158,11 @@ def test_every_sweep_on_a_page_is_legal() -> None:
         sweep = parse_sweep(block)
         assert expand(sweep)
         searches_of(sweep)
+
+
+def test_the_file_of_one_experiment_is_told_apart(tmp_path: Path) -> None:
+    assert_refused(
+        call("compare", write_tiny(tmp_path)),
+        2,
+        "tiny.toml is one experiment, which `counterpoise run` takes",
+    )

@@ -1,0 +1,48 @@
+"""A package that names its module under the entry point group is known to every command, in every process."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from runs import finish, spawn, write_tiny
+
+EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "fedexp.py"
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """A folder with the example and what pip would write beside it."""
+    folder = tmp_path / "site"
+    facts = folder / "fedexp-0.1.dist-info"
+    facts.mkdir(parents=True)
+    shutil.copy(EXAMPLE, folder / "fedexp.py")
+    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: fedexp\nVersion: 0.1\n")
+    (facts / "entry_points.txt").write_text("[counterpoise]\nfedexp = fedexp\n")
+    return folder
+
+
+def test_an_installed_method_runs_from_the_command_line(site: Path, tmp_path: Path) -> None:
+    env = {"PYTHONPATH": str(site)}
+    shown = finish(spawn("show", "fedexp", env=env))
+    assert shown.code == 0, shown.err
+    assert "fedexp  (methods)" in shown.out
+    experiment = write_tiny(tmp_path, "engine={name='loop', processes=2}")
+    ran = finish(spawn("run", experiment, "method=['fedexp', 'focal']", "--out", tmp_path / "run", env=env))
+    assert ran.code == 0, ran.err
+    assert (tmp_path / "run" / "summary.json").exists()
+
+
+def test_without_it_the_name_is_unknown(tmp_path: Path) -> None:
+    ended = finish(spawn("show", "fedexp"))
+    assert ended.code == 2
+    assert "nothing is called 'fedexp'" in ended.err
+
+
+def test_a_plugin_that_fails_is_named_in_one_line(site: Path) -> None:
+    (site / "fedexp.py").write_text("import not_there\n")
+    ended = finish(spawn("ls", "methods", env={"PYTHONPATH": str(site)}))
+    assert ended.code == 2
+    assert len(ended.err.splitlines()) == 1
+    assert "the installed plugin 'fedexp' (fedexp) cannot be loaded: ModuleNotFoundError" in ended.err
