@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
-from sweeps import run_here, tiny_sweep
+import pytest
+from sweeps import ends_of, run_here, tiny_sweep
 
 from counterpoise.compare.execute import group, order, run_group
 from counterpoise.compare.jobs import expand
+from counterpoise.experiment import together
 from counterpoise.experiment.config import load_experiment
+from counterpoise.experiment.run import Run
+from counterpoise.rounds import ServerState
 
 STACKED = {"engine": {"name": "stacked", "device": "cpu"}}
 
@@ -31,15 +36,31 @@ def test_on_the_loop_engine_every_run_is_by_itself() -> None:
 
 
 def test_a_stacked_sweep_leaves_the_runs_of_a_plain_one(tmp_path: Path) -> None:
-    together = run_here(tiny_sweep(base=STACKED), tmp_path / "together")
+    joined = run_here(tiny_sweep(base=STACKED), tmp_path / "together")
     alone = run_here(tiny_sweep(), tmp_path / "alone")
-    assert together.failures == {}
-    for job in together.jobs:
+    assert joined.failures == {}
+    for job in joined.jobs:
         assert len(load_experiment(job.path(tmp_path / "together") / "config.toml").engine.together) == 2
-    ours, theirs = (
-        [row.cells["accuracy"].values for row in one.comparison.rows] for one in (together, alone)
-    )
+    ours, theirs = ([row.cells["accuracy"].values for row in one.comparison.rows] for one in (joined, alone))
     assert ours == theirs
+
+
+def test_a_stacked_sweep_that_was_stopped_goes_on_to_the_same_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep, record = tiny_sweep(methods=["fedavg"], base=STACKED | {"rounds": 4}), together.record_round
+
+    def fill_the_disk(run: Run, state: ServerState, *rest: Any) -> None:
+        if state.round == 3 and run.experiment.seed == 1:  # between two runs of one round
+            raise OSError(28, "No space left on device")
+        record(run, state, *rest)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(together, "record_round", fill_the_disk)
+        assert len(run_here(sweep, tmp_path / "stopped").failures) == 2
+    assert run_here(sweep, tmp_path / "stopped").failures == {}
+    run_here(sweep, tmp_path / "whole")
+    assert ends_of(tmp_path / "stopped") == ends_of(tmp_path / "whole")
 
 
 def test_runs_that_cannot_be_joined_are_run_one_by_one(tmp_path: Path) -> None:
