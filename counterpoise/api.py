@@ -11,12 +11,17 @@ from typing import Any
 from torch import nn
 
 from counterpoise.build import build_simulation
+from counterpoise.core.arguments import Seed, check_arguments, parameters_of, refuse_unknown
 from counterpoise.core.codec import digest
+from counterpoise.core.local import Local
 from counterpoise.core.method import Method, MethodSpec
+from counterpoise.core.registry import Count
 from counterpoise.data.dataset import DATASETS, Dataset
 from counterpoise.data.federation import Federation
 from counterpoise.data.prepare import apply_imbalance, split_federation
+from counterpoise.engines.choose import EngineSettings
 from counterpoise.experiment.record import summarise_rows
+from counterpoise.rounds import Cohort
 
 
 def load_data(
@@ -30,6 +35,7 @@ def load_data(
 
     With `imbalanced_test` the test set has it too; else that stays as it is.
     """
+    name, imbalance = check_arguments("load_data", load_data, name=name, imbalance=imbalance)
     whole = DATASETS.build(name, arguments)(None if root is None else Path(root))
     return apply_imbalance(whole, imbalance, test=imbalanced_test)
 
@@ -60,24 +66,27 @@ def simulate(
     method: MethodSpec | Method = "fedavg",
     model: str | nn.Module = "mlp",
     *,
-    rounds: int = 50,
-    seed: int = 0,
-    evaluate_every: int = 1,
+    rounds: Count = 50,
+    seed: Seed = 0,
+    evaluate_every: Count = 1,
     **settings: Any,
 ) -> Outcome:
     """Run a method on a federation in this process; ``settings`` are those of ``build_simulation``: local, cohort, engine."""
+    legal = {*parameters_of(simulate), *parameters_of(build_simulation)}
+    refuse_unknown("simulate", settings, legal, {"local": Local, "engine": EngineSettings, "cohort": Cohort})
+    check_arguments("simulate", simulate, evaluate_every=evaluate_every)
     simulation = build_simulation(federation, method, model, rounds=rounds, seed=seed, **settings)
     rows, began = [], time.perf_counter()
     try:
         for state, outcome in simulation.run():
-            due = state.round == rounds or state.round % evaluate_every == 0
+            due = state.round == simulation.rounds or state.round % evaluate_every == 0
             rows.append(outcome.row() | (simulation.evaluate(state) if due else {}))
     finally:
         simulation.close()
     summary = {
         "method": simulation.method.name,
-        "seed": seed,
-        "rounds": rounds,
+        "seed": simulation.seed,
+        "rounds": simulation.rounds,
         **summarise_rows(rows),
         "seconds": time.perf_counter() - began,
         "engine": simulation.settings.name,

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import deepcopy
+from typing import Any
 
 import torch
 from torch import nn
 
+from counterpoise.core.arguments import Seed, check_arguments, read_settings
 from counterpoise.core.local import Local
 from counterpoise.core.method import Method, MethodSpec, build_method
+from counterpoise.core.registry import Count
 from counterpoise.core.rng import generator
 from counterpoise.data.augment import Augmentation
 from counterpoise.data.federation import Federation
@@ -33,11 +36,11 @@ def build_simulation(
     method: MethodSpec | Method,
     model: str | nn.Module = "mlp",
     *,
-    rounds: int,
-    local: Local | None = None,
-    cohort: Cohort | int | None = None,
-    seed: int = 0,
-    engine: EngineSettings | None = None,
+    rounds: Count,
+    local: Local | Mapping[str, Any] | None = None,
+    cohort: Cohort | Mapping[str, Any] | int | None = None,
+    seed: Seed = 0,
+    engine: EngineSettings | Mapping[str, Any] | str | None = None,
     augment: Augmentation | None = None,
     scoring: Scoring | None = None,
     dtype: torch.dtype = torch.float32,
@@ -47,12 +50,15 @@ def build_simulation(
     """Put the pieces together, checking that they fit; `connect` makes the engine, by default one in this process.
 
     A model given by name starts from parameters drawn for the seed; a module starts as it is, unless `draw_parameters`.
+    Settings may be a dict, as in a config; an engine may be its name and a cohort its size.
     """
+    _check_pieces(federation, model)
+    rounds, seed, dtype = check_arguments("simulate", build_simulation, rounds=rounds, seed=seed, dtype=dtype)
     if not int(federation.samples().sum()):
         raise ConfigError("no client has any sample to train on")
-    settings = engine or EngineSettings()
-    local = local or Local()
-    cohort = cohort if isinstance(cohort, Cohort) else Cohort(cohort)
+    settings = read_settings(EngineSettings, engine, "engine", "name")
+    local = read_settings(Local, local, "local")
+    cohort = read_settings(Cohort, cohort, "cohort", "size")
     if (cohort.size or 0) > (clients := len(federation.clients)):
         raise ConfigError(
             f"cohort.size = {cohort.size} is not legal with {clients} clients; legal: 1 to {clients}"
@@ -93,6 +99,18 @@ def adapt_model(
         for layer in [layer for layer in adapted.modules() if layer not in known]:
             initialise(layer, stream)
     return adapted
+
+
+def _check_pieces(federation: Any, model: Any) -> None:
+    if not isinstance(federation, Federation):
+        raise ConfigError(
+            f"simulate: federation is {type(federation).__name__}; legal: a Federation, as split(data, ...) returns"
+        )
+    if not isinstance(model, str | nn.Module):
+        raise ConfigError(
+            f"simulate: model = {model!r} is not legal; legal: the name of a model, or an nn.Module"
+        )
+    federation.check_samples()
 
 
 def _check_batching(model: FunctionalModel, local: Local) -> None:

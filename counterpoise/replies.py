@@ -12,7 +12,10 @@ from counterpoise.core.part import Replies, call
 from counterpoise.core.tree import Params, Tree, finite_rows, mix, norm, row_norms, take
 
 MAX_GROWTH = 1000.0  # an update this many times the model's own norm is an explosion, not training
-NOT_FINITE, EXPLODED = DIVERGED = ("not finite", "exploded")  # how the reasons begin that training itself gives
+NOT_FINITE, EXPLODED = DIVERGED = (
+    "not finite",
+    "exploded",
+)  # how the reasons begin that training itself gives
 
 
 class Rejection(NamedTuple):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from counterpoise.cli.experiments import interruptible
+from counterpoise.cli.interrupt import interruptible
 from counterpoise.cli.runs import roomy_console
 
 if TYPE_CHECKING:

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from counterpoise.cli.experiments import read_experiment
+
 app = typer.Typer(
     help="Look at data, prepare it for another machine, or fetch a public set.", no_args_is_help=True
 )
@@ -66,11 +68,10 @@ def pack(
     from counterpoise.data.prepare import pack_federation
     from counterpoise.errors import ConfigError
     from counterpoise.experiment.assemble import load_federation
-    from counterpoise.experiment.config import load_experiment
 
     if target.suffix != ".safetensors":
         raise ConfigError(f"{target} is not legal; legal: a file name that ends in .safetensors")
-    config = load_experiment(experiment, overrides or [])
+    config = read_experiment(experiment, overrides or [])
     packed = pack_federation(load_federation(config))
     assert packed.assignment is not None
     tables = config.tables()

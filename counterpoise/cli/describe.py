@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from counterpoise.cli.runs import AsJson, list_runs
+from counterpoise.errors import ConfigError, legal_words
 
 if TYPE_CHECKING:
     from counterpoise.core.registry import Entry
@@ -37,10 +38,18 @@ def ls(
         list_runs(folder or Path("runs"), as_json)
     elif folder is not None:
         raise typer.BadParameter(f"{folder}: a folder is legal after `ls runs` alone")
+    elif kind is not None and kind not in _kinds():
+        raise ConfigError(f"no kind {kind!r}; {legal_words(kind, _kinds())}")
     elif as_json:
         typer.echo(json.dumps(_rules(kind), indent=2))
     else:
         _print_rules(kind)
+
+
+def _kinds() -> list[str]:
+    from counterpoise.catalogue import CATALOGUE
+
+    return [*CATALOGUE, "runs"]
 
 
 def _rules(kind: str | None) -> dict[str, dict[str, str]]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
+import shlex
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from counterpoise.cli.interrupt import interruptible
 
 if TYPE_CHECKING:
     from counterpoise.experiment.config import Experiment
@@ -33,11 +33,10 @@ def add_to(app: typer.Typer) -> None:
 
 def run(experiment: File, overrides: Overrides = None, out: Out = None, as_json: AsJson = False) -> None:
     """Run an experiment. Ctrl-C leaves a run that `resume` continues to the same result."""
-    from counterpoise.experiment.config import load_experiment
     from counterpoise.experiment.folder import next_folder
     from counterpoise.experiment.runner import start
 
-    config = load_experiment(experiment, overrides or [])
+    config = read_experiment(experiment, overrides or [])
     folder = out or next_folder(Path("runs"), f"{config.build_method().name}-{config.data.name}")
     report(watched(lambda watch: start(config, folder, watch), folder), folder, as_json)
 
@@ -54,10 +53,9 @@ def resume(
 def validate(experiment: File, overrides: Overrides = None) -> None:
     """Check an experiment without running it: every key, the data, the model, and which engine would be chosen."""
     from counterpoise.experiment.assemble import assemble, load_federation
-    from counterpoise.experiment.config import load_experiment
     from counterpoise.experiment.track import check_tracker
 
-    config = load_experiment(experiment, overrides or [])
+    config = read_experiment(experiment, overrides or [])
     check_tracker(config.track.to)
     simulation = assemble(config, load_federation(config))
     try:
@@ -65,6 +63,31 @@ def validate(experiment: File, overrides: Overrides = None) -> None:
         typer.echo("\n".join(_plan_lines(config, simulation)))
     finally:
         simulation.close()
+
+
+def read_experiment(path: Path, overrides: list[str]) -> Experiment:
+    """The experiment of a file; one that is a sweep is told by the keys that no experiment has."""
+    from counterpoise.errors import ConfigError
+    from counterpoise.experiment.config import load_experiment
+
+    try:
+        return load_experiment(path, overrides)
+    except ConfigError:
+        keys = _keys_of_sweeps(path)
+        if not keys:
+            raise
+        raise ConfigError(
+            f"{path}: {', '.join(keys)}: this is a sweep, for `counterpoise compare {shlex.quote(str(path))}`; legal here: an experiment, which has one method and one seed"
+        ) from None
+
+
+def _keys_of_sweeps(path: Path) -> list[str]:
+    from counterpoise.compare.sweep import Sweep
+    from counterpoise.experiment.config import Experiment
+    from counterpoise.experiment.toml import read_toml
+
+    alone = Sweep.model_fields.keys() - Experiment.model_fields.keys()
+    return [key for key in read_toml(path) if key in alone]
 
 
 def watched(
@@ -75,27 +98,6 @@ def watched(
 
     with interruptible(RunFolder(folder).way_on), Live() as live:
         return work(live.show)
-
-
-@contextmanager
-def interruptible(way_on: Callable[[], str]) -> Iterator[None]:
-    """Ctrl-C and a polite kill end in one line that says how to go on."""
-    from counterpoise.errors import RunError
-
-    ours = os.getpid()
-
-    def stop(number: int, frame: object) -> None:
-        if os.getpid() != ours:
-            os._exit(1)  # a worker process, which inherited this: only its parent has something to say
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    except KeyboardInterrupt:
-        raise RunError(f"stopped; {way_on()}") from None
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def report(summary: Mapping[str, Any], folder: Path, as_json: bool) -> None:

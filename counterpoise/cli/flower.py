@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from counterpoise.cli.experiments import AsJson, Out, Overrides, interruptible, report, watched
+from counterpoise.cli.experiments import AsJson, Out, Overrides, read_experiment, report, watched
+from counterpoise.cli.interrupt import interruptible
 
 if TYPE_CHECKING:
     from counterpoise.experiment.config import Experiment
@@ -95,7 +96,8 @@ def client(
 ) -> None:
     """Take part as one client with your own data, until stopped. Nothing but the messages leaves this machine."""
     _commands()
-    from counterpoise.data.own.faults import check_share
+    from counterpoise.data.own.faults import check_share, no_such
+    from counterpoise.engines.flower.deployment import check_client_trust
     from counterpoise.engines.flower.job import ClientFile, check_name
     from counterpoise.engines.flower.node import join
     from counterpoise.errors import ConfigError
@@ -104,8 +106,9 @@ def client(
     if not host or not port.isdigit():
         raise ConfigError(f"--server {server} is not legal; legal: HOST:PORT")
     if data is not None and not data.exists():
-        raise ConfigError(f"--data {data}: no such file or folder")
+        raise ConfigError(f"--data {no_such(data, 'file or folder')}")
     link = _link(host, int(port), certs, insecure)
+    check_client_trust(link, name)
     check_share(test_share)
     reading: dict[str, Any] = {"label": label, "test_share": test_share}
     place = (state or Path.home() / ".local" / "state" / "counterpoise" / check_name(name)).absolute()
@@ -131,11 +134,21 @@ def certs(
 def describe(
     data: Annotated[Path, typer.Argument(help="A table, npz file, pack or folder of images.")],
     label: Annotated[str | None, typer.Option(help="Column of a table that holds the class.")] = None,
+    client: Annotated[
+        str | None, typer.Option(help="Column of a table that names the client; left out.")
+    ] = None,
+    drop: Annotated[
+        list[str] | None,
+        typer.Option(help="Column of a table to leave out, such as an identifier; give it again for more."),
+    ] = None,
 ) -> None:
-    """Print the form of a file as a [data] table, for a server that has no data: read it before you hand it over."""
+    """Print the form of a file as the data table of a config, for a server that has no data: read it before you hand it over."""
     from counterpoise.experiment.toml import write_toml
 
-    typer.echo(write_toml({"data": _commands().describe(data, label)}).strip())
+    found = _commands().describe(data, label, client, drop or [])
+    typer.echo(write_toml({"data": found.data}).strip())
+    for note in found.notes:
+        typer.echo(f"note: {note}", err=True)
 
 
 def _commands() -> Any:
@@ -176,13 +189,12 @@ def _which(
 ) -> tuple[Experiment | None, Path]:
     """The experiment and its folder; no experiment where a run goes on."""
     from counterpoise.errors import ConfigError
-    from counterpoise.experiment.config import load_experiment
     from counterpoise.experiment.folder import next_folder
 
-    if (experiment is None) == (resume is None):
-        raise ConfigError("legal: an experiment file, or --resume with the folder of a run, and not both")
-    if resume is not None:
+    if experiment is None and resume is not None:
         return None, resume
+    if experiment is None or resume is not None:
+        raise ConfigError("legal: an experiment file, or --resume with the folder of a run, and not both")
     wanted = [*(overrides or []), *([f"partition.clients={clients}"] if clients else [])]
-    config = load_experiment(experiment, wanted)
+    config = read_experiment(experiment, wanted)
     return config, out or next_folder(Path("runs"), f"{config.build_method().name}-{config.data.name}-flower")

@@ -151,6 +151,8 @@ def _result_rows(found: Difference) -> list[list[str]]:
     rows = [["[bold]results[/bold]"], ["  rounds done", *map(str, found.rounds)]]
     if None not in found.params_sha256:
         rows.append(["  SHA-256 of the model", *(sha[:16] for sha in found.params_sha256)])
+    if min(found.rounds):
+        rows.append(["  scores of round", *[str(found.scored_round or "none that both evaluated")] * 2])
     for key, (one, other) in found.last.items():
         if one is not None or other is not None:
             change = "" if one is None or other is None else f"{100 * (other - one):+.1f}"

@@ -6,28 +6,23 @@ import os
 import select
 import sys
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from counterpoise.cli.runs import percent, roomy_console
+from counterpoise.cli.frame import COLOURS, frame
+from counterpoise.cli.runs import roomy_console
 
 if TYPE_CHECKING:
-    from rich.console import Console, Group, RenderableType
+    from rich.console import Console
 
     from counterpoise.compare.progress import Progress
 
 TICK = 1.0  # seconds between frames
 LULL = 10.0  # a sweep whose runs have all ended, and that has begun no other for so long, is over
-WIDTH = 20  # characters of a curve
-BAR = 12  # and of a bar
-STEPS, PLAIN_STEPS = "▁▂▃▄▅▆▇█", "_.-=+*#@"
-COLUMNS = ("run", "state", "round", "", "accuracy", "", "tail", "loss", "rounds/s", "left")
-COLOURS = {"running": "cyan", "failed": "red", "stopped": "yellow", "unreadable": "red", "done": "green"}
 
 Key = Callable[[float], str]  # seconds to wait -> the key that was pressed, or nothing
 
@@ -48,7 +43,7 @@ def watch(
     console, runs = roomy_console(), Runs(folder)
     runs.look()
     if once or not console.is_terminal:
-        console.print(frame(runs, console))
+        console.print(frame(runs.folder, runs.all, console))
         return
     with suppress(KeyboardInterrupt), pressed_keys() as key:
         follow(runs, console, key)
@@ -90,7 +85,7 @@ def follow(runs: Runs, console: Console, key: Key) -> None:
     with Live(console=console, auto_refresh=False) as live:
         while True:
             runs.look()
-            live.update(frame(runs, console, most=max(console.height - 6, 3)), refresh=True)
+            live.update(frame(runs.folder, runs.all, console, most=max(console.height - 6, 3)), refresh=True)
             if runs.over() or key(TICK) == "q":
                 return
 
@@ -120,66 +115,3 @@ def _wait(seconds: float) -> str:
 def _read_key(seconds: float) -> str:
     ready, _, _ = select.select([sys.stdin], [], [], seconds)
     return os.read(sys.stdin.fileno(), 1).decode(errors="replace") if ready else ""
-
-
-def frame(runs: Runs, console: Console, most: int | None = None) -> Group:
-    """A heading, a line for each run, and what went wrong."""
-    from rich.console import Group
-    from rich.table import Table
-    from rich.text import Text
-
-    found = runs.all
-    shown = found[:most]
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in COLUMNS:
-        table.add_column(name, no_wrap=True, justify="left" if name in ("run", "state", "") else "right")
-    steps = STEPS if console.encoding.startswith("utf") else PLAIN_STEPS
-    for run in shown:
-        table.add_row(*_cells(run, runs.folder, steps))
-    rest = [Text(f"and {len(found) - len(shown)} more")] if len(found) > len(shown) else []
-    troubles = [Text(f"{run.path}: {run.trouble}", style="red") for run in shown if run.trouble]
-    return Group(Text(_heading(runs), style="bold"), *([table] if shown else []), *rest, *troubles)
-
-
-def _heading(runs: Runs) -> str:
-    found = runs.all
-    counts = Counter(run.state for run in found)
-    words = ", ".join(f"{counts[state]} {state}" for state in counts)
-    done, rounds = sum(run.round for run in found), sum(run.rounds for run in found)
-    share = f"; {done} of {rounds} rounds" if rounds else ""
-    return f"{runs.folder}: {words}{share}" if found else f"{runs.folder}: no run yet"
-
-
-def _cells(run: Progress, folder: Path, steps: str) -> Sequence[RenderableType]:
-    from rich.progress_bar import ProgressBar
-    from rich.text import Text
-
-    name = run.path.name if run.path == folder else str(run.path.relative_to(folder))
-    loss, running = run.last("loss"), run.state == "running"
-    return (
-        Text(name),
-        Text(run.state, style=COLOURS[run.state]),
-        f"{run.round}/{run.rounds}",
-        ProgressBar(max(run.rounds, 1), run.round, width=BAR),
-        percent(run.last("accuracy")),
-        sparkline(run.curve("accuracy"), steps),
-        percent(run.last("tail")),
-        "" if loss is None else f"{loss:.3f}",
-        "" if run.pace is None else f"{run.pace:.3g}",
-        clock(run.left) if running and run.left is not None else "",
-    )
-
-
-def sparkline(values: Sequence[float], steps: str = STEPS, width: int = WIDTH) -> str:
-    """A curve in one line, from its least value to its largest; of a long one, evenly picked points."""
-    count = min(len(values), width)
-    picked = [values[round(k * (len(values) - 1) / max(count - 1, 1))] for k in range(count)]
-    low, high = min(picked, default=0.0), max(picked, default=0.0)
-    scale = (len(steps) - 1) / (high - low) if high > low else 0.0
-    return "".join(steps[round((value - low) * scale)] for value in picked)
-
-
-def clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, TypeAlias
 
-from counterpoise.core.registry import Registry
+from counterpoise.core.arguments import check_arguments
+from counterpoise.core.method import build_named
+from counterpoise.core.registry import Interval, NonNegative, Positive, ProperFraction, Registry
 
 Schedule: TypeAlias = Callable[[float, int, int], float]  # first rate, round, rounds -> rate of that round
 Batching: TypeAlias = Literal["pad", "wrap", "drop"]
@@ -20,23 +22,33 @@ SCHEDULES: Registry[Schedule] = Registry("schedule", _load)
 schedule = SCHEDULES.register
 
 
-def _constant(lr: float, round: int, rounds: int) -> float:
-    return lr
+def read_schedule(given: Schedule | str | Mapping[str, Any]) -> Schedule:
+    """A schedule as it is, or by its name as a config writes it."""
+    if isinstance(given, str | Mapping):
+        found: Schedule = build_named(SCHEDULES, given)
+        return found
+    return given
 
 
 @dataclass(frozen=True)
 class Local:
     """The local optimizer, the same for every method that is compared."""
 
-    lr: float = 0.1
-    batch_size: int = 32
-    epochs: int = 1
-    momentum: float = 0.0
-    weight_decay: float = 0.0
+    lr: NonNegative = 0.1  # 0 leaves the model as it is, to look at what else a round does
+    batch_size: Annotated[int, Interval(1, 1 << 20)] = 32
+    epochs: Annotated[int, Interval(1, 10_000)] = 1
+    momentum: ProperFraction = 0.0
+    weight_decay: NonNegative = 0.0
     decoupled: bool = False  # weight decay outside the gradient rule and the momentum
-    clip: float | None = None  # largest norm of a gradient
+    clip: Positive | None = None  # largest norm of a gradient
     batching: Batching = "pad"
-    schedule: Schedule = field(default=_constant)
+    schedule: Schedule | str | Mapping[str, Any] = "constant"  # or { name = { argument = value } }
+
+    def __post_init__(self) -> None:
+        checked = check_arguments("local", type(self), **vars(self))
+        for name, value in zip(vars(self).copy(), checked, strict=True):
+            object.__setattr__(self, name, value)
+        read_schedule(self.schedule)  # a wrong name is told here, not in the first round
 
     def rate(self, round: int, rounds: int) -> float:
-        return self.schedule(self.lr, round, rounds)
+        return read_schedule(self.schedule)(self.lr, round, rounds)

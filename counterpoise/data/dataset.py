@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from counterpoise.core.registry import Registry
+from counterpoise.data import check
+from counterpoise.errors import DataError
 
 
 class Samples(NamedTuple):
@@ -49,6 +51,16 @@ class Scaling(NamedTuple):
         return Scaling(scale, shift)
 
 
+def _fitting_samples(where: str, given: Any, classes: int) -> Samples:
+    """Samples of tensors with int64 labels of known classes; made from arrays where the user has such."""
+    if not isinstance(given, Samples):
+        raise DataError(f"{where} is {type(given).__name__}; legal: Samples(x, y)")
+    x, y = check.as_tensor(f"{where}.x", given.x), check.as_whole(f"{where}.y", given.y)
+    check.pair(where, x, y)
+    check.labels(where, y, classes)
+    return given if x is given.x and y is given.y else Samples(x, y)
+
+
 def pixel_scaling(mean: tuple[float, ...], std: tuple[float, ...]) -> Scaling:
     """uint8 pixels [C, H, W] to zero mean and unit deviation; mean and std are those of pixels in [0, 1]."""
     means, stds = torch.tensor(mean).view(-1, 1, 1), torch.tensor(std).view(-1, 1, 1)
@@ -74,6 +86,24 @@ class Dataset:
     notes: tuple[str, ...] = ()  # what was dropped, filled in or split, in words
     assignment: Assignment | None = None  # who holds what, where that is settled already
     record: Mapping[str, Any] = field(default_factory=dict)  # how an assigned data set was made
+
+    def fitted(self) -> Dataset:
+        """The data set with arrays as tensors, or a DataError where its pieces do not fit together."""
+        check.class_names(self.name, self.classes)
+        count, clients = len(self.classes), self.clients
+        train = _fitting_samples(f"{self.name}: train", self.train, count)
+        test = _fitting_samples(f"{self.name}: test", self.test, count)
+        check.alike(self.name, train.x, test.x)
+        if clients is not None:
+            clients = check.as_whole(f"{self.name}: clients", clients)
+            check.owners(self.name, clients, len(train.y), len(self.client_names))
+        same = train is self.train and test is self.test and clients is self.clients
+        return self if same else replace(self, train=train, test=test, clients=clients)
+
+    def check_finite(self) -> None:
+        """Refuse inputs that are missing: one pass over floats, so once, where the data is cut into clients."""
+        check.finite(f"{self.name}: train", self.train.x)
+        check.finite(f"{self.name}: test", self.test.x)
 
     @property
     def input_shape(self) -> tuple[int, ...]:

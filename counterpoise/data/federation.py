@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from counterpoise.core.part import ClientData
+from counterpoise.data import check
 from counterpoise.data.dataset import Samples, Scaling
 
 
@@ -28,6 +29,14 @@ class Federation:
     client_names: tuple[str, ...] = ()  # where clients have names of their own
     files: Mapping[str, str] = field(default_factory=dict)  # file name -> SHA-256
     notes: tuple[str, ...] = ()
+
+    def check_samples(self) -> None:
+        """Refuse samples and labels that do not fit together: a federation may be put together by hand."""
+        for half in ("train", "test", "validation"):
+            if (samples := getattr(self, half)) is not None:
+                where = f"{self.name or 'federation'}: {half}"
+                check.pair(where, *samples)
+                check.labels(where, samples.y, len(self.classes))
 
     @property
     def input_shape(self) -> tuple[int, ...]:

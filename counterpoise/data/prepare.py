@@ -10,12 +10,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from counterpoise.core.arguments import Seed, check_arguments
 from counterpoise.core.method import build_named
+from counterpoise.core.registry import ProperFraction
 from counterpoise.core.rng import generator, numpy_generator
 from counterpoise.data.dataset import Assignment, Dataset, Samples
 from counterpoise.data.federation import Federation
 from counterpoise.data.imbalance import IMBALANCES, imbalance_ratio
 from counterpoise.data.partition import PARTITIONS, Labels
+from counterpoise.data.skew import class_sizes, imbalance_of
 from counterpoise.errors import ConfigError
 
 
@@ -26,23 +29,19 @@ def apply_imbalance(
 
     `test`: the test set too, as FedCGNM (paper 000) does with Adult; else it stays as it is.
     """
+    data, asked = data.fitted(), None
     if isinstance(imbalance, float | int):
         if not imbalance > 0:
             raise ConfigError(
                 f"data.imbalance = {imbalance!r} is not legal; legal: largest over smallest class, above 0"
             )
-        ratio = imbalance_ratio(imbalance)
-        if ratio == 1:
+        asked = imbalance_ratio(imbalance)
+        if asked == 1:
             return data
-        notes = (
-            *data.notes,
-            f"long tail: largest over smallest class {ratio:g}, smallest over largest {1 / ratio:g}",
-        )
-        imbalance = {"longtail": {"factor": ratio}}
-    else:
-        notes = (*data.notes, f"imbalance: {imbalance}")
+        imbalance = {"longtail": {"factor": asked}}
     rule = build_named(IMBALANCES, imbalance)
     kept = data.keep(torch.from_numpy(rule(labels_of(data), numpy_generator(seed, "imbalance"))))
+    notes = (*data.notes, f"imbalance: {imbalance}" if asked is None else _tail_note(kept, asked))
     if not test:
         return replace(kept, notes=notes)
     labels = Labels(data.test.y.numpy(), len(data.classes))
@@ -60,13 +59,17 @@ def split_federation(
     partition: str = "dirichlet",
     clients: int = 10,
     *,
-    seed: int = 0,
-    validation: float = 0.0,
-    server_validation: float = 0.0,
-    validation_seed: int = 0,
+    seed: Seed = 0,
+    validation: ProperFraction = 0.0,
+    server_validation: ProperFraction = 0.0,
+    validation_seed: Seed = 0,
     **arguments: Any,
 ) -> Federation:
     """Cut the training set into clients, after the server's share and before the clients' own is held out."""
+    data = _ready_to_cut(data)
+    check_arguments("split", split_federation, partition=partition, clients=clients, seed=seed)
+    shares = {"validation": validation, "server_validation": server_validation}
+    check_arguments("split", split_federation, **shares, validation_seed=validation_seed)
     if data.assignment is not None:
         raise ConfigError(f"{data.name} is cut into clients already; use it as it is, without a partition")
     kept, server = _take_share(data, server_validation, validation_seed)
@@ -130,6 +133,23 @@ def pack_federation(federation: Federation) -> Dataset:
         notes=federation.notes,
     )
     return whole.assigned(assignment, {})
+
+
+def _ready_to_cut(given: Any) -> Dataset:
+    if not isinstance(given, Dataset):
+        raise ConfigError(
+            f"split: data is {type(given).__name__}; legal: a Dataset, such as load_data returns"
+        )
+    data = given.fitted()
+    data.check_finite()
+    return data
+
+
+def _tail_note(kept: Dataset, asked: float) -> str:
+    """The tail that came out: samples are whole, and a class has at least one."""
+    reached = float(imbalance_of(class_sizes(labels_of(kept))))
+    note = f"long tail: largest over smallest class {reached:g}, smallest over largest {1 / reached:g}"
+    return note if f"{reached:g}" == f"{asked:g}" else f"{note} (asked for: {asked:g}, {1 / asked:g})"
 
 
 def _names_of(data: Dataset) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from runs import assert_refused, call, finish, spawn, write_tiny
 from counterpoise.experiment.config import Experiment
 
 USAGE = {
-    "unknown command": (["rnu"], "No such command 'rnu'. Did you mean 'run'?"),
+    "unknown command": (["rnu"], "No such command 'rnu'. Did you mean 'run'? See `counterpoise --help`."),
     "no experiment": (["run"], "Missing argument 'EXPERIMENT'"),
     "no name": (["show"], "Missing argument 'NAME'"),
     "unknown option": (["run", "x.toml", "--otu", "y"], "--out"),
@@ -21,6 +21,10 @@ USAGE = {
     "no seeds": (["demo", "--seeds", "0"], "'--seeds': 0 is not in the range"),
     "half a seed": (["demo", "--seeds", "1.5"], "--seeds"),
     "unknown kind": (["ls", "method"], "no kind 'method'; did you mean 'methods'? legal: "),
+    "no kind at all": (
+        ["ls", "foo"],
+        "no kind 'foo'; legal: augmentations, data, imbalances, methods, models, partitions, parts, runs, schedules",
+    ),
     "unknown name": (["show", "fedproxx"], "nothing is called 'fedproxx'; did you mean 'fedprox'? legal: "),
     "empty name": (["show", ""], "nothing is called ''"),
     "name that leads out": (["show", "../../etc/passwd"], "nothing is called '../../etc/passwd'"),
@@ -63,6 +67,15 @@ def test_a_bad_file_is_named(tmp_path: Path, command: str, content: bytes, words
     assert_refused(call(command, path), 2, str(path), words)
     assert time.monotonic() - began < 5
     assert [found.name for found in tmp_path.iterdir()] == ["bad.toml"]
+
+
+@pytest.mark.parametrize("command", [["run"], ["validate"], ["data", "pack"]])
+def test_a_sweep_is_told_with_the_command_that_takes_it(tmp_path: Path, command: list[str]) -> None:
+    path = tmp_path / "my sweep.toml"
+    path.write_text('methods = ["fedavg"]\nseeds = 2\n[base]\nrounds = 1\n')
+    target = [tmp_path / "x.safetensors"] if "pack" in command else []
+    words = [f"{path}: methods, seeds, base", "is a sweep", f"`counterpoise compare '{path}'`"]
+    assert_refused(call(*command, path, *target), 2, *words)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,10 @@ import json
 import re
 from pathlib import Path
 
+import click
 import pytest
+import typer
+from rich.text import Text
 from runs import assert_refused, call, read_strictly, read_summary, result, write_tiny
 
 from counterpoise.catalogue import CATALOGUE
@@ -36,6 +39,20 @@ def test_every_group_of_commands_explains_itself(group: str) -> None:
     assert call(group, "--help").code == 0
     for command in GROUPS[group].registered_commands:
         assert call(group, command.name or command.callback.__name__, "--help").code == 0  # type: ignore[union-attr]
+
+
+def helps(command: click.Command) -> list[str]:
+    """All texts of a command and of those below it."""
+    own = [command.help or "", *(getattr(parameter, "help", None) or "" for parameter in command.params)]
+    below = command.commands.values() if isinstance(command, click.Group) else ()
+    return own + [text for one in below for text in helps(one)]
+
+
+def test_no_word_of_a_help_is_taken_for_markup() -> None:
+    found = helps(typer.main.get_command(app))
+    assert len(found) > 50
+    for text in found:
+        assert Text.from_markup(text).plain.count("[") == text.count("["), text
 
 
 def test_help_names_every_command_and_the_exit_codes() -> None:

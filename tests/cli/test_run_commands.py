@@ -192,9 +192,25 @@ def test_unfinished_runs_are_compared_as_far_as_both_got(runs: Path) -> None:
     found = difference_of(runs / "a", runs / "d")
     assert found["words"] == "Same config: same results as far as both got, which is 2 rounds."
     assert (found["rounds"], found["same_model"]) == ([4, 2], None)
+    rows = read_rows(runs / "a" / "metrics.jsonl")
+    assert found["scored_round"] == 2
+    assert found["last"]["accuracy"] == [rows[1]["accuracy"]] * 2
+    assert found["best"]["accuracy"] == [max(row["accuracy"] for row in rows[:2])] * 2
+    out = call("diff", runs / "a", runs / "d").out
+    assert any(line.split() == ["scores", "of", "round", "2", "2"] for line in out.splitlines())
     (runs / "d" / "metrics.jsonl").unlink()
     assert "no two results to compare yet" in difference_of(runs / "a", runs / "d")["words"]
     assert call("diff", runs / "a", runs / "d").code == 0
+
+
+def test_without_a_round_that_both_evaluated_there_are_no_scores_to_compare(runs: Path) -> None:
+    log = runs / "d" / "metrics.jsonl"
+    rows = [{key: value for key, value in row.items() if key != "accuracy"} for row in read_rows(log)]
+    log.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = difference_of(runs / "a", runs / "d")
+    assert found["scored_round"] is None
+    assert found["last"]["accuracy"] == [None, None]
+    assert "none that both evaluated" in call("diff", runs / "a", runs / "d").out
 
 
 def test_versions_machine_and_data_are_told(runs: Path) -> None:

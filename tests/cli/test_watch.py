@@ -14,10 +14,12 @@ import time
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from runs import PATIENCE, assert_refused, call, finish, spawn, tiny
 
 from counterpoise.cli import watch as view
-from counterpoise.cli.watch import PLAIN_STEPS, Runs, clock, sparkline
+from counterpoise.cli.frame import PLAIN_STEPS, clock, frame, shorten, sparkline
+from counterpoise.cli.watch import Runs
 from counterpoise.experiment.folder import RunFolder
 from counterpoise.experiment.runner import start
 
@@ -193,9 +195,34 @@ def test_of_many_runs_those_at_work_come_first_and_the_rest_is_counted(
     assert [run.path.name for run in runs.all] == ["e", "a", "b", "c", "d"]
     console = view.roomy_console()
     with console.capture() as shown:
-        console.print(view.frame(runs, console, most=2))
+        console.print(frame(runs.folder, runs.all, console, most=2))
     assert "and 3 more" in shown.get()
     assert shown.get().count("4/4") == 2
+
+
+@pytest.mark.parametrize("width", [30, 60, 80, 100, 140])
+def test_a_narrow_terminal_cuts_neither_state_nor_round(stopped: Path, width: int) -> None:
+    long = "problem-imbalance-100-dirichlet-0.1/fedavg+balanced_softmax/seed-3"
+    shutil.copytree(stopped, stopped.parent / long)
+    runs = Runs(stopped.parent)
+    runs.look()
+    console = Console(width=width)
+    with console.capture() as captured:
+        console.print(frame(runs.folder, runs.all, console))
+    lines = [line for line in captured.get().splitlines() if " stopped " in line]
+    assert [line.split()[1:3] for line in lines] == [["stopped", "2/4"]] * 2
+    assert "…" not in captured.get()
+    assert "seed-3" in captured.get() or width < 60
+    assert ("accuracy" in captured.get()) == (width >= 60)
+    assert ("loss" in captured.get()) == (width >= 80)
+    assert ("rounds/s" in captured.get()) == (width >= 100)
+
+
+def test_a_long_name_is_cut_in_the_middle() -> None:
+    assert shorten("abcdefgh", 8) == "abcdefgh"
+    assert shorten("abcdefghij", 8) == "abc..hij"
+    assert shorten("abcdefghij", 7) == "abc..ij"
+    assert [shorten("abcdef", width) for width in (1, 2, 3)] == [".", "..", "a.."]
 
 
 def test_a_curve_in_one_line() -> None:

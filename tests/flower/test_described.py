@@ -16,7 +16,7 @@ from own_files import KINDS, ROWS, Kind, client_files, server_config
 from counterpoise.cli import app
 from counterpoise.engines.flower.commands import prepare
 from counterpoise.engines.flower.own_data import server_data
-from counterpoise.errors import ConfigError
+from counterpoise.errors import ConfigError, DataError
 from counterpoise.experiment.config import Experiment, make_experiment
 from counterpoise.experiment.toml import parse_toml
 
@@ -59,6 +59,51 @@ def test_a_described_form_is_that_of_the_file(
     if told.columns is not None and words.columns is not None:
         assert words.columns.words == told.columns.words
         assert words.columns.numbers["age"].mean == words.columns.numbers["age"].median
+
+
+@pytest.fixture
+def patients(tmp_path: Path) -> Path:
+    path = tmp_path / "patients.csv"
+    rows = [f"p{row},{['north', 'south'][row % 2]},{row},{['ok', 'bad'][row % 2]}" for row in range(20)]
+    path.write_text("\n".join(["patient_id,hospital,age,outcome", *rows]))
+    return path
+
+
+def described(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[dict[str, Any], str]:
+    app(["flower", "describe", *map(str, words)], standalone_mode=False)
+    said = capsys.readouterr()
+    return dict(parse_toml(said.out, "describe")["data"]), said.err
+
+
+def test_columns_that_name_people_or_clients_are_left_out(
+    patients: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words, note = described(capsys, patients, "--label", "outcome")
+    assert words["words"].keys() == {"patient_id", "hospital"}
+    assert "20 different words in 20 rows" in note
+    assert "--drop patient_id leaves it out" in note
+    left_out = ["--client", "hospital", "--drop", "patient_id"]
+    words, note = described(capsys, patients, "--label", "outcome", *left_out)
+    assert (words["words"], list(words["numbers"]), note) == ({}, ["age"], "")
+    words, _ = (
+        described(capsys, patients, "--label", "outcome", *left_out, "--drop", "age", "--client", "x")
+        if False
+        else described(capsys, patients, "--label", "outcome", "--drop", "patient_id", "--drop", "age")
+    )
+    assert (list(words["words"]), words["numbers"]) == (["hospital"], {})
+
+
+def test_a_column_to_leave_out_that_is_not_there_is_refused(patients: Path) -> None:
+    with pytest.raises(DataError, match="no column 'patientid'; did you mean 'patient_id'"):
+        app(
+            ["flower", "describe", str(patients), "--label", "outcome", "--drop", "patientid"],
+            standalone_mode=False,
+        )
+
+
+def test_a_label_that_is_not_given_is_asked_for_by_its_option(patients: Path) -> None:
+    with pytest.raises(ConfigError, match=r"--label is missing.*patient_id, hospital, age, outcome"):
+        app(["flower", "describe", str(patients)], standalone_mode=False)
 
 
 def test_a_server_without_data_needs_clients_that_score(tmp_path: Path) -> None:

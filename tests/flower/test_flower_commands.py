@@ -88,6 +88,17 @@ def test_a_client_checks_its_words_before_it_starts_anything(tmp_path: Path) -> 
         call("flower", "client", "--client", "../a", "--insecure", "--state", tmp_path / "state")
 
 
+def test_a_client_without_its_key_is_told_which_file_is_missing(tmp_path: Path) -> None:
+    certs = tmp_path / "certs"
+    words = ["flower", "client", "--client", "west", "--certs", certs, "--state", tmp_path / "state"]
+    with pytest.raises(ConfigError, match=r"certs/ca\.crt is missing"):
+        call(*words)
+    call("flower", "certs", certs, "--client", "east")
+    with pytest.raises(ConfigError, match=r"certs/clients/west\.key is missing.*for client west"):
+        call(*words)
+    assert not (tmp_path / "state").exists()
+
+
 def test_a_bad_experiment_is_refused_before_anything_starts(file: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no method or part"):
         call("flower", "up", file, "method=fedagv", "--out", tmp_path / "out")

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from counterpoise.data.dataset import Assignment, Dataset
 from counterpoise.data.own.arrays import read_npz
-from counterpoise.data.own.faults import fault
+from counterpoise.data.own.faults import fault, no_such
 from counterpoise.data.own.folder import read_image_folder
 from counterpoise.data.own.pack import read_pack, write_pack
 from counterpoise.data.own.prepared import Pack
 from counterpoise.data.own.table import PARQUET_SUFFIXES, read_table
 from counterpoise.data.own.torch_dataset import from_torch
-from counterpoise.errors import ConfigError
+from counterpoise.errors import ConfigError, DataError
 
 __all__ = [
     "Assignment",
@@ -58,7 +58,7 @@ def open_data(
     if path.is_dir():
         return read_image_folder(path, size, clients, test_share, seed)
     if not path.exists():
-        raise fault(path, f"no such file; legal: {SUPPORTED}")
+        raise DataError(f"{no_such(path, 'file or folder')}; legal: {SUPPORTED}")
     if suffix in (*CSV_SUFFIXES, *PARQUET_SUFFIXES):
         if label is None:
             raise ConfigError(

@@ -16,6 +16,15 @@ def fault(source: Path | str, reason: str, row: int | None = None) -> DataError:
     return DataError(" ".join(f"{where}: {reason}".splitlines()))
 
 
+def no_such(path: Path | str, what: str = "file") -> DataError:
+    """Of a relative path, which may be meant from elsewhere, with the folder that was looked in."""
+    return fault(path, f"no such {what}{_looked_in(Path(path))}")
+
+
+def _looked_in(path: Path) -> str:
+    return "" if path.is_absolute() else f" in {Path.cwd()}"
+
+
 def brief(value: object) -> str:
     """A value as an error may quote it."""
     text = repr(value)
@@ -38,7 +47,7 @@ def file_within(path: Path | str, limit: int) -> Path:
     """The path, if it is a file that can be opened and is neither empty nor larger than `limit` bytes."""
     path = Path(path)
     if not path.is_file():
-        raise fault(path, "is no regular file" if path.exists() else "no such file")
+        raise fault(path, "is no regular file") if path.exists() else no_such(path)
     size = path.stat().st_size
     if not 0 < size <= limit:
         raise fault(path, f"holds {size:,} bytes; legal: 1 to {limit:,}" if size else "is empty")

@@ -11,6 +11,7 @@ import numpy as np
 from counterpoise.data.columns import Encoded, Numbers, TrainTest, Words, encode
 from counterpoise.data.own.cells import Table, is_missing, numbers_of, parse_number
 from counterpoise.data.own.faults import brief, fault
+from counterpoise.data.own.identifiers import decimal_commas, drop_key, identifier_notes
 from counterpoise.data.own.limits import MAX_BYTES, MAX_CATEGORIES
 from counterpoise.data.partition import Rows
 from counterpoise.errors import listed
@@ -55,7 +56,13 @@ def features_of(
     with np.errstate(over="ignore"):  # an overflow is found by its row below
         encoded = encode(numbers, {name: word.codes for name, word in words.items()}, split.train)
     _check_finite(table, encoded)
-    return encoded._replace(notes=(*encoded.notes, *_notes(list(numbers), words, constant)))
+    guessed = {name: _filled(table, name) for name in words if name not in categorical}
+    notes = (*_notes(list(numbers), words, constant), *identifier_notes(guessed, len(table.rows)))
+    return encoded._replace(notes=(*encoded.notes, *notes))
+
+
+def _filled(table: Table, name: str) -> set[str]:
+    return {cell for cell in table.columns[name] if not is_missing(cell)}
 
 
 def _is_numeric(table: Table, name: str, numeric: Collection[str], categorical: Collection[str]) -> bool:
@@ -84,7 +91,9 @@ def _category(table: Table, name: str, train: list[int]) -> Category:
     cells = [MISSING_WORD if is_missing(cell) else cell for cell in table.columns[name]]
     known = {cells[row] for row in train}
     if len(known) > MAX_CATEGORIES:
-        reason = f"column {name!r} holds {len(known):,} categories; legal: at most {MAX_CATEGORIES:,}"
+        comma = decimal_commas(_filled(table, name))
+        point = "" if comma is None else f", or a decimal point in place of the comma in {brief(comma)}"
+        reason = f"column {name!r} holds {len(known):,} categories; legal: at most {MAX_CATEGORIES:,}{point}; {drop_key(name)} leaves it out"
         raise fault(table.path, reason)
     words = [cell if cell in known else OTHER_WORD for cell in cells]
     names = sorted(set(words))

@@ -17,7 +17,7 @@ from counterpoise.data.columns import TrainTest
 from counterpoise.data.dataset import Dataset
 from counterpoise.data.own.assemble import split_note, split_rows
 from counterpoise.data.own.cells import coded
-from counterpoise.data.own.faults import blamed_on, check_share, fault, file_within
+from counterpoise.data.own.faults import blamed_on, check_share, fault, file_within, no_such
 from counterpoise.data.own.limits import MAX_BYTES, MAX_FILES, MAX_IMAGE_BYTES, MAX_PIXELS
 from counterpoise.data.own.samples import Checked, join
 from counterpoise.errors import ConfigError
@@ -56,7 +56,7 @@ def read_image_folder(
     wanted = _wanted_size(size)
     root = Path(path).resolve()
     if not root.is_dir():
-        raise fault(root, "no such folder")
+        raise no_such(path, "folder")
     halves = [root / half for half in HALVES if (root / half).is_dir()]
     given = len(halves) == len(HALVES)
     listed = [list(_pictures(root, folder, clients)) for folder in (halves if given else [root])]

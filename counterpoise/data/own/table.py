@@ -46,7 +46,7 @@ def read_table(
     table = read_parquet(path) if path.suffix.lower() in PARQUET_SUFFIXES else read_csv(path)
     forced_numbers, forced_words, dropped = numeric or (), categorical or (), drop or ()
     special = [label] if client is None else [label, client]
-    _check_named(table, [*special, *forced_numbers, *forced_words, *dropped])
+    check_named(table, [*special, *forced_numbers, *forced_words, *dropped])
     classes = _classes(table, label)
     split = split_rows(path, classes.codes, test_share, seed)
     names = [name for name in table.columns if name not in {*special, *dropped}]
@@ -73,7 +73,8 @@ def read_table(
     )
 
 
-def _check_named(table: Table, named: Iterable[str]) -> None:
+def check_named(table: Table, named: Iterable[str]) -> None:
+    """Every named column is there, and for one use."""
     seen: set[str] = set()
     for name in named:
         if name not in table.columns:

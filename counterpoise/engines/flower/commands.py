@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,10 +16,11 @@ from counterpoise.engines.flower.certs import CertFolder, make_certs
 from counterpoise.engines.flower.deployment import Link
 from counterpoise.engines.flower.described import in_words
 from counterpoise.engines.flower.job import ClientFile, Job, JobFolder, check_name, write_client_file
-from counterpoise.engines.flower.own_data import describe_form, server_data
+from counterpoise.engines.flower.own_columns import open_table
+from counterpoise.engines.flower.own_data import describe_form, form_notes, server_data
 from counterpoise.engines.flower.processes import Child
 from counterpoise.engines.flower.workplaces import build_workplace, client_names
-from counterpoise.errors import ConfigError, RunError
+from counterpoise.errors import ConfigError, RunError, listed
 from counterpoise.experiment.assemble import load_federation
 from counterpoise.experiment.atomic import write_atomically
 from counterpoise.experiment.config import Experiment, load_experiment, make_experiment
@@ -37,6 +39,13 @@ class Prepared(NamedTuple):
     experiment: Experiment
     out: Path
     job: Job
+
+
+class Description(NamedTuple):
+    """The form of a file in the words of a config, and what to think twice about."""
+
+    data: Mapping[str, Any]
+    notes: tuple[str, ...]
 
 
 def up(experiment: Experiment | None, out: Path, watch: Watch | None = None) -> dict[str, Any]:
@@ -166,8 +175,16 @@ def certificates(path: Path, clients: list[str], hosts: list[str]) -> Mapping[st
     }
 
 
-def describe(path: Path, label: str | None) -> Mapping[str, Any]:
-    """The form of a file in the words of a config."""
+def describe(
+    path: Path, label: str | None = None, client: str | None = None, drop: Sequence[str] = ()
+) -> Description:
+    """The form of a file; the columns of a table that name the client or are dropped are no part of it."""
     name = "images" if path.is_dir() else KINDS.get(path.suffix.lower(), "table")
-    given = {"name": name, "path": str(path), **({} if label is None else {"label": label})}
-    return in_words(server_data(make_experiment({"data": given}))[0])
+    if name == "table" and label is None:
+        columns = listed(list(open_table(path).columns))
+        raise ConfigError(f"--label is missing; legal: the column of {path} that holds the class: {columns}")
+    named = {"label": label, "client": client, "drop": list(drop) or None}
+    given = {key: value for key, value in named.items() if value is not None}
+    form, samples = server_data(make_experiment({"data": {"name": name, "path": str(path), **given}}))
+    notes = form_notes(form, len(samples.y), lambda column: f"--drop {shlex.quote(column)}")
+    return Description(in_words(form), notes)

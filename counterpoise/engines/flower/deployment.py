@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from counterpoise.engines.flower.certs import CertFolder
-from counterpoise.engines.flower.job import JOB, NODE_FILE, STATE, Job, JobFolder
+from counterpoise.engines.flower.job import JOB, NODE_FILE, STATE, Job, JobFolder, check_name
 from counterpoise.engines.flower.processes import (
     Child,
     call,
@@ -53,6 +53,17 @@ def check_link(link: Link, insecure: bool) -> None:
         raise ConfigError(
             f"--insecure is not legal with host {link.host} or with certificates; legal: 127.0.0.1 and no --certs"
         )
+
+
+def check_client_trust(link: Link, name: str) -> None:
+    """A node without these would only say so in its log, and be started again and again."""
+    if link.certs is None:
+        return
+    for path in (link.certs.authority, link.certs.private_key(check_name(name))):
+        if not path.is_file():
+            raise ConfigError(
+                f"{path} is missing; legal: --certs with ca.crt and clients/{name}.key, which `counterpoise flower certs` made for client {name}"
+            )
 
 
 def start_superlink(folder: JobFolder, link: Link, simulation: bool = False) -> Child:

@@ -40,6 +40,10 @@ class Columns(NamedTuple):
     def width(self) -> int:
         return 2 * len(self.numbers) + sum(len(words) for words in self.words.values())
 
+    def filled(self) -> dict[str, list[str]]:
+        """Words without what stands for a gap."""
+        return {name: [word for word in words if word != GAP] for name, words in self.words.items()}
+
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Columns:
         numbers = {name: Number(*values) for name, values in found["numbers"].items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,8 @@ from counterpoise.data.dataset import Dataset, Samples, no_scaling
 from counterpoise.data.federation import Federation
 from counterpoise.data.own import CSV_SUFFIXES, open_data
 from counterpoise.data.own.faults import check_share
-from counterpoise.data.own.table import PARQUET_SUFFIXES
+from counterpoise.data.own.identifiers import drop_key, identifier_notes
+from counterpoise.data.own.table import PARQUET_SUFFIXES, check_named
 from counterpoise.engines.flower.data_form import Form, read_form
 from counterpoise.engines.flower.described import DESCRIBED, IMAGE_DIMENSIONS, NAME
 from counterpoise.engines.flower.messages import Hello
@@ -45,20 +46,24 @@ def server_data(experiment: Experiment) -> tuple[Form, Samples]:
 
 def _server_table(experiment: Experiment) -> tuple[Form, Samples]:
     given = experiment.data.arguments
-    if "label" not in given or "path" not in given:
-        raise ConfigError(
-            "data.label and data.path are missing; legal: the server's own table and its label column"
-        )
+    for key in ("path", "label"):
+        if key not in given:
+            raise ConfigError(f"data.{key} is missing; legal: the server's own table and its label column")
     root = experiment.data.root
     path = Path(given["path"]) if root is None else Path(root) / given["path"]
     table = open_table(path)
-    named = [given.get(key) or [] for key in ("numeric", "categorical", "drop")]
-    if given["label"] not in table.columns:
-        raise DataError(f"{path}: no column {given['label']!r}")
+    numeric, categorical, drop = (given.get(key) or [] for key in ("numeric", "categorical", "drop"))
+    left_out = [*drop, *([given["client"]] if given.get("client") else [])]
+    check_named(table, [given["label"], *numeric, *categorical, *left_out])
     classes = tuple(sorted(set(table.columns[given["label"]])))
-    columns = fit_columns(table, given["label"], *named)
+    columns = fit_columns(table, given["label"], numeric, categorical, left_out)
     form = Form(classes, (columns.width,), False, no_scaling(), columns)
     return form, encode_table(table, columns, classes, None)
+
+
+def form_notes(form: Form, rows: int, drop: Callable[[str], str] = drop_key) -> tuple[str, ...]:
+    """What is odd about the columns that all clients are told of."""
+    return () if form.columns is None else tuple(identifier_notes(form.columns.filled(), rows, drop))
 
 
 def own_federation(data: str, reading: Mapping[str, Any], text: str, number: int, clients: int) -> Federation:
@@ -140,6 +145,7 @@ def surveyed_federation(experiment: Experiment, text: str, hellos: Sequence[Hell
         clients=(nothing,) * len(hellos),
         held_out=tuple(torch.arange(hello.held_out) for hello in hellos),
         name="clients' own data",
+        notes=form_notes(form, len(test.y)),
         client_names=tuple(hello.client for hello in hellos),
         known=torch.tensor([hello.counts for hello in hellos]),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import bad_tables
@@ -9,7 +10,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from counterpoise.data.own import Assignment, open_data, write_pack
+from counterpoise.data.own import (
+    Assignment,
+    open_data,
+    read_image_folder,
+    read_npz,
+    read_pack,
+    read_table,
+    write_pack,
+)
 from counterpoise.errors import ConfigError, DataError
 
 
@@ -67,3 +76,18 @@ def test_one_column_cannot_serve_twice(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_bytes(bad_tables.table(*bad_tables.GOOD))
     with pytest.raises(DataError, match="'label' is named for two uses"):
         open_data(tmp_path / "t.csv", label="label", client="label")
+
+
+@pytest.mark.parametrize(
+    "read", [lambda path: read_table(path, "y"), read_npz, read_pack, open_data, read_image_folder]
+)
+def test_a_relative_path_that_is_not_there_says_where_it_was_looked_for(
+    read: Callable[[Path], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DataError, match=r"^sub/mine\.csv: no such \w+( or folder)? in ") as missing:
+        read(Path("sub/mine.csv"))
+    assert f" in {tmp_path}" in str(missing.value)
+    with pytest.raises(DataError) as missing:
+        read(tmp_path / "mine.csv")
+    assert " in " not in str(missing.value).partition(";")[0]

@@ -70,6 +70,37 @@ def test_a_word_that_no_training_row_holds_has_one_slot(tmp_path: Path) -> None:
     assert any("share one category: a" in note for note in data.notes)
 
 
+def odd_notes(path: Path, **named: Any) -> list[str]:
+    return [note for note in read_table(path, "label", **named).notes if note.startswith("column ")]
+
+
+def test_a_column_that_names_rows_is_noted(tmp_path: Path) -> None:
+    rows = [f"p{row:03},{['oslo', 'rome'][row % 3 // 2]},{'pq'[row % 2]}" for row in range(40)]
+    path = written(tmp_path, "patient_id,town,label", *rows)
+    (note,) = odd_notes(path)
+    assert note.startswith("column 'patient_id' holds 40 different words in 40 rows")
+    assert 'drop = ["patient_id"] leaves it out' in note
+    assert "comma" not in note
+    assert odd_notes(path, drop=["patient_id"]) == []
+    assert odd_notes(path, categorical=["patient_id"]) == []
+
+
+def test_numbers_with_a_decimal_comma_are_noted(tmp_path: Path) -> None:
+    rows = [f"{row % 7},{row % 2};{row};{'pq'[row % 2]}" for row in range(40)]
+    (note,) = odd_notes(written(tmp_path, "dose;age;label", *rows))
+    assert note.startswith("column 'dose' holds 14 different words in 40 rows")
+    assert "numbers with a decimal comma, such as '0,0', and a number is read with a point, 0.0" in note
+
+
+def test_more_words_than_are_legal_say_how_to_leave_the_column_out(tmp_path: Path) -> None:
+    rows = [f"p{row},{row},{'pq'[row % 2]}" for row in range(1500)]
+    with pytest.raises(DataError, match=r'holds 1,200 categories.*drop = \["patient"\] leaves it out'):
+        read_table(written(tmp_path, "patient,age,label", *rows), "label")
+    rows = [f'"{row},5",{row},{"pq"[row % 2]}' for row in range(1500)]
+    with pytest.raises(DataError, match=r"decimal point in place of the comma in '0,5'"):
+        read_table(written(tmp_path, "dose,age,label", *rows), "label")
+
+
 def test_numbers_sort_by_value_and_words_by_letter(tmp_path: Path) -> None:
     rows = [f"{row},{label}" for row, label in enumerate(["10", "2", "-1"] * 2)]
     assert read_table(written(tmp_path, "a,label", *rows), "label").classes == ("-1", "2", "10")

@@ -1,0 +1,120 @@
+"""All commands. Heavy imports wait until a command needs them, so that help answers at once."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import NoReturn
+
+import click
+import typer
+
+from counterpoise.cli import compare, data, describe, experiments, flower, report, runs, watch
+from counterpoise.errors import CounterpoiseError
+from counterpoise.version import __version__
+
+HELP = """
+Federated learning under class imbalance.
+
+For a start:
+  counterpoise demo                               methods side by side
+  counterpoise compare sweep.toml                 your own sweep, to a table and a report
+  counterpoise ls methods                         what there is
+  counterpoise show fedcm                         formula, paper, parameters
+  counterpoise run experiment.toml local.lr=0.05  one run, a value changed
+  counterpoise resume runs/001-fedavg-digits      go on after an interruption
+  counterpoise watch runs                         how runs are doing
+  counterpoise data inspect mine.csv --label y    how skewed your data is
+
+Exit codes: 0 done, 2 config or usage, 3 data, 4 stopped but can be resumed.
+"""
+
+INTERRUPTED = 130  # what typer makes of Ctrl-C where nobody else catches it
+
+app = typer.Typer(
+    help=HELP,
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: bool = typer.Option(
+        False, "--version", callback=_print_version, is_eager=True, help="Print the version."
+    ),
+) -> None:
+    pass
+
+
+experiments.add_to(app)
+compare.add_to(app)
+describe.add_to(app)
+runs.add_to(app)
+report.add_to(app)
+watch.add_to(app)
+app.add_typer(data.app, name="data")
+app.add_typer(flower.app, name="flower")
+
+
+def run_command() -> NoReturn:
+    """Run a command; every failure but Ctrl-C is one line and an exit code, never a traceback."""
+    try:
+        code = _call()
+        if code == INTERRUPTED:
+            raise KeyboardInterrupt
+        sys.exit(code)
+    except CounterpoiseError as error:
+        _fail(str(error), error.exit_code)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        sys.exit(2)
+    except click.UsageError as error:
+        command = error.ctx.command_path if error.ctx else "counterpoise"
+        _fail(f"{_usage_words(error)} See `{command} --help`.", 2)
+    except click.Abort:
+        raise KeyboardInterrupt from None
+    except BrokenPipeError:
+        os._exit(0)  # the reader of our output has left
+    except OSError as error:
+        _fail(f"{error.filename or 'output'}: {error.strerror or error}", 4)
+    except Exception as error:
+        if os.environ.get("COUNTERPOISE_TRACEBACK"):
+            raise
+        if isinstance(error, MemoryError) or "allocate memory" in str(error) or "out of memory" in str(error):
+            _fail(
+                "out of memory; a smaller model, batch or cohort needs less. A run that had begun can be resumed",
+                4,
+            )
+        kind = type(error).__name__
+        _fail(
+            f"{kind}: {error}. This should not happen: COUNTERPOISE_TRACEBACK=1 shows where; please report it",
+            4,
+        )
+
+
+def _call() -> int:
+    try:
+        code: int = app(prog_name="counterpoise", standalone_mode=False)
+        sys.stdout.flush()  # not at the end of the interpreter, where nobody catches what goes wrong
+    except SystemExit:  # rich's word for a reader that has left
+        raise BrokenPipeError from None
+    return code
+
+
+def _usage_words(error: click.UsageError) -> str:
+    """What click says, whose new versions guess at a command that typer has guessed at already."""
+    return error.message if "Did you mean" in error.message else error.format_message()
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    typer.echo("error: " + " ".join(message.split()), err=True)
+    sys.exit(code)

@@ -1,0 +1,152 @@
+"""How runs stand, drawn to fit a terminal: a heading, a line for each run, and what went wrong."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from counterpoise.cli.runs import percent
+
+if TYPE_CHECKING:
+    from rich.console import Console, Group, RenderableType
+    from rich.table import Table
+
+    from counterpoise.compare.progress import Progress
+
+WIDTH = 20  # characters of a curve
+BAR = 12  # and of a bar
+GAP = 2  # between columns
+CUT = ".."  # in the middle of a name that is too long
+NAME = 24  # characters of a name that other columns give way to
+STEPS, PLAIN_STEPS = "▁▂▃▄▅▆▇█", "_.-=+*#@"
+HEADERS = {
+    "name": "run",
+    "state": "state",
+    "round": "round",
+    "bar": "",
+    "accuracy": "accuracy",
+    "curve": "",
+    "tail": "tail",
+    "loss": "loss",
+    "pace": "rounds/s",
+    "left": "left",
+}
+LESSER = ("bar", "pace", "curve", "left", "loss", "tail", "accuracy")  # the first gives way first
+COLOURS = {"running": "cyan", "failed": "red", "stopped": "yellow", "unreadable": "red", "done": "green"}
+
+Cells = Mapping[str, str]  # by column
+
+
+class Layout(NamedTuple):
+    """The columns that a line has room for, and the characters of a name."""
+
+    columns: list[str]
+    name: int
+
+
+def frame(folder: Path, found: Sequence[Progress], console: Console, most: int | None = None) -> Group:
+    """All runs of a folder as they stand; of many, as many as there is room for."""
+    from rich.console import Group
+    from rich.text import Text
+
+    shown = found[:most]
+    rest = [Text(f"and {len(found) - len(shown)} more")] if len(found) > len(shown) else []
+    troubles = [Text(f"{run.path}: {run.trouble}", style="red") for run in shown if run.trouble]
+    table = [_table(folder, shown, console)] if shown else []
+    return Group(Text(_heading(folder, found), style="bold"), *table, *rest, *troubles)
+
+
+def _heading(folder: Path, found: Sequence[Progress]) -> str:
+    counts = Counter(run.state for run in found)
+    words = ", ".join(f"{counts[state]} {state}" for state in counts)
+    done, rounds = sum(run.round for run in found), sum(run.rounds for run in found)
+    share = f"; {done} of {rounds} rounds" if rounds else ""
+    return f"{folder}: {words}{share}" if found else f"{folder}: no run yet"
+
+
+def _table(folder: Path, runs: Sequence[Progress], console: Console) -> Table:
+    from rich.table import Table
+
+    steps = STEPS if console.encoding.startswith("utf") else PLAIN_STEPS
+    lines = [_cells(run, folder, steps) for run in runs]
+    layout = arrange(lines, console.width)
+    table = Table(box=None, pad_edge=False, padding=(0, GAP // 2), header_style="bold")
+    for key in layout.columns:
+        left = key in ("name", "state", "bar", "curve")
+        table.add_column(HEADERS[key], no_wrap=True, justify="left" if left else "right")
+    for run, cells in zip(runs, lines, strict=True):
+        table.add_row(*(_drawn(key, cells[key], run, layout) for key in layout.columns))
+    return table
+
+
+def _cells(run: Progress, folder: Path, steps: str) -> Cells:
+    loss, running = run.last("loss"), run.state == "running"
+    return {
+        "name": run.path.name if run.path == folder else str(run.path.relative_to(folder)),
+        "state": run.state,
+        "round": f"{run.round}/{run.rounds}",
+        "bar": " " * BAR,
+        "accuracy": percent(run.last("accuracy")),
+        "curve": sparkline(run.curve("accuracy"), steps),
+        "tail": percent(run.last("tail")),
+        "loss": "" if loss is None else f"{loss:.3f}",
+        "pace": "" if run.pace is None else f"{run.pace:.3g}",
+        "left": clock(run.left) if running and run.left is not None else "",
+    }
+
+
+def arrange(lines: Sequence[Cells], width: int) -> Layout:
+    """Lesser columns give way until a fair piece of each name has room; a state and a round are never cut."""
+    widths = {
+        key: max(len(word) for word in (HEADERS[key], *(cells[key] for cells in lines))) for key in HEADERS
+    }
+    columns = list(HEADERS)
+    for lesser in LESSER:
+        if _room(columns, widths, width) >= min(widths["name"], NAME):
+            break
+        columns.remove(lesser)
+    return Layout(columns, max(_room(columns, widths, width), 1))
+
+
+def _room(columns: Sequence[str], widths: Mapping[str, int], width: int) -> int:
+    """Characters that these columns leave to the name."""
+    return width - sum(GAP + widths[key] for key in columns if key != "name")
+
+
+def _drawn(key: str, cell: str, run: Progress, layout: Layout) -> RenderableType:
+    from rich.progress_bar import ProgressBar
+    from rich.text import Text
+
+    match key:
+        case "bar":
+            return ProgressBar(max(run.rounds, 1), run.round, width=BAR)
+        case "name":
+            return Text(shorten(cell, layout.name))
+        case "state":
+            return Text(cell, style=COLOURS[run.state])
+    return cell
+
+
+def shorten(text: str, width: int) -> str:
+    """A text without its middle, where it is too long: names of runs differ at both ends."""
+    if len(text) <= width:
+        return text
+    kept = max(width - len(CUT), 0)
+    return (text[: kept - kept // 2] + CUT + text[len(text) - kept // 2 :])[:width]
+
+
+def sparkline(values: Sequence[float], steps: str = STEPS, width: int = WIDTH) -> str:
+    """A curve in one line, from its least value to its largest; of a long one, evenly picked points."""
+    count = min(len(values), width)
+    picked = [values[round(k * (len(values) - 1) / max(count - 1, 1))] for k in range(count)]
+    low, high = min(picked, default=0.0), max(picked, default=0.0)
+    scale = (len(steps) - 1) / (high - low) if high > low else 0.0
+    return "".join(steps[round((value - low) * scale)] for value in picked)
+
+
+def clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

@@ -1,0 +1,98 @@
+"""What samples must be before anyone trains on them: each function refuses one fault, in one line.
+
+Samples are made in inner loops: they are checked where a data set is cut and where a federation comes to train.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from counterpoise.errors import DataError
+
+
+def as_tensor(where: str, given: Any) -> Tensor:
+    """A tensor as it is, an array as a tensor: copied only where torch cannot share it, as with read-only memory."""
+    if isinstance(given, Tensor):
+        return given
+    try:
+        return torch.from_numpy(np.require(given, requirements=["C", "W"]))
+    except (TypeError, ValueError):
+        kind = getattr(given, "dtype", None) or type(given).__name__
+        raise DataError(f"{where} is {kind}; legal: a tensor or an array of numbers") from None
+
+
+def as_whole(where: str, given: Any) -> Tensor:
+    """[n] int64 from whole numbers of any width."""
+    found = as_tensor(where, given)
+    if found.dim() != 1 or found.is_floating_point() or found.is_complex():
+        raise DataError(f"{where} is {_form(found)}; legal: whole numbers [n], one a sample")
+    return found.long()
+
+
+def pair(where: str, x: Any, y: Any) -> None:
+    """Inputs and labels are tensors, row by row."""
+    for name, given in (("x", x), ("y", y)):
+        if not isinstance(given, Tensor):
+            raise DataError(
+                f"{where}.{name} is {type(given).__name__}; legal: a tensor, as of torch.from_numpy"
+            )
+    if x.shape[:1] != y.shape:
+        raise DataError(f"{where}: x is {_form(x)} and y {_form(y)}; legal: a row of x for each label")
+
+
+def class_names(where: str, given: Any) -> None:
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise DataError(f"{where}: classes = {given!r} is not legal; legal: their names, ('a', 'b')")
+
+
+def alike(where: str, train: Tensor, test: Tensor) -> None:
+    """Test inputs have the shape of training inputs, and are bytes where those are."""
+    bytes_or_not = (train.dtype == torch.uint8) == (test.dtype == torch.uint8)
+    if len(test) and not (train.shape[1:] == test.shape[1:] and bytes_or_not):
+        raise DataError(f"{where}: test.x is {_form(test)} and train.x {_form(train)}; legal: samples alike")
+
+
+def labels(where: str, y: Tensor, classes: int) -> None:
+    """Every label is the place of a class."""
+    if y.dtype != torch.int64:
+        raise DataError(f"{where}.y is {_form(y)}; legal: int64 [n], as of y.long()")
+    if (stray := _outside(y, classes)) is not None:
+        raise DataError(
+            f"{where}.y holds the label {stray}; legal with {classes} classes: 0 to {classes - 1}"
+        )
+
+
+def owners(where: str, clients: Tensor, samples: int, names: int) -> None:
+    """Every training sample has one natural client, with a name where clients have names."""
+    if len(clients) != samples:
+        raise DataError(
+            f"{where}: clients has {len(clients):,} entries; legal: {samples:,}, one a training sample"
+        )
+    if names and (stray := _outside(clients, names)) is not None:
+        raise DataError(f"{where}: clients holds {stray}; legal with {names} client_names: 0 to {names - 1}")
+
+
+def finite(where: str, x: Tensor) -> None:
+    """No input is missing. One pass that keeps nothing: a bound that is not finite tells that some input is not."""
+    if not x.is_floating_point() or not x.numel() or all(math.isfinite(bound) for bound in x.aminmax()):
+        return
+    bad = ~torch.isfinite(x.reshape(len(x), -1)).all(1)
+    raise DataError(
+        f"{where}.x holds NaN or infinity in {int(bad.sum()):,} of {len(x):,} rows, first in row {int(bad.nonzero()[0])}; legal: finite numbers"
+    )
+
+
+def _outside(numbers: Tensor, count: int) -> int | None:
+    """One of the numbers that is not in 0 to count - 1."""
+    bounds = [int(bound) for bound in numbers.aminmax()] if len(numbers) else []
+    return next((bound for bound in bounds if not 0 <= bound < count), None)
+
+
+def _form(given: Tensor) -> str:
+    return f"{str(given.dtype).removeprefix('torch.')} {list(given.shape)}"
