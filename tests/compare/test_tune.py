@@ -14,8 +14,9 @@ from runs import call
 from sweeps import run_here, tiny_sweep, write_tiny_sweep
 
 from counterpoise.compare import execute
+from counterpoise.compare.grids import draw_settings
 from counterpoise.compare.sweep import Sweep
-from counterpoise.compare.tune import blindfold, draw_settings, jobs_of, searches_of
+from counterpoise.compare.tune import blindfold, jobs_of, searches_of
 from counterpoise.data.dataset import Samples
 from counterpoise.data.federation import Federation
 from counterpoise.errors import ConfigError
