@@ -82,6 +82,7 @@ SIMULATE = {
     "misspelt local": ({"local": {"lrr": 0.1}}, "local: no argument 'lrr'; did you mean 'lr'?"),
     "local that is a number": ({"local": 0.1}, "local = 0.1", "Local(...)", "batch_size"),
     "misspelt engine": ({"engine": "lop"}, "engine: name = 'lop'", "'loop' or 'stacked'"),
+    "no thread": ({"engine": cp.EngineSettings(threads=0)}, "engine: threads = 0 is not legal", "[1, inf)"),
     "misspelt engine of settings": ({"engine": cp.EngineSettings("lop")}, "engine: name = 'lop'", "'loop'"),  # type: ignore[arg-type]
     "misspelt engine setting": (
         {"engine": {"nam": "loop"}},

@@ -13,6 +13,7 @@ from torch import vmap
 from counterpoise.client import Progress, step
 from counterpoise.core.method import Method
 from counterpoise.core.part import Batch, Stats
+from counterpoise.core.registry import Count, Whole
 from counterpoise.core.tree import leaves, tmap
 from counterpoise.engines.embedded import EmbeddedEngine
 from counterpoise.engines.loop import LoopTrainer
@@ -37,9 +38,9 @@ class EngineSettings:
 
     name: Literal["auto", "loop", "stacked", "flower"] = "auto"
     device: str = "auto"
-    processes: int = 0  # worker processes of the loop engine
-    chunk: int = 0  # clients that the stacked engine trains at once
-    threads: int = 1  # threads of this process; more pay only for large models on an idle machine
+    processes: Whole = 0  # worker processes of the loop engine
+    chunk: Whole = 0  # clients that the stacked engine trains at once
+    threads: Count = 1  # threads of this process; more pay only for large models on an idle machine
     compile: Literal["auto"] | bool = "auto"  # compile the stacked step
     precision: Precision = "full"  # of products on a GPU
     reason: str = ""  # why these values, once they are chosen
