@@ -124,9 +124,10 @@ def _print_result(sweep: Sweep, finished: Finished) -> None:
     if sweep.tune is not None:
         typer.echo("\n".join(budget_lines(finished.tuned, sweep.tune)) + "\n")
     print_comparison(finished.comparison, roomy_console())
-    typer.echo(f"\ntables: {finished.out / 'table.md'} (.tex, .csv, .json)")
-    typer.echo(f"runs:   {finished.out / 'runs'}")
-    typer.echo(f"report: {finished.report}")
+    typer.echo(f"\ntables:  {finished.out / 'table.md'} (.tex, .csv, .json)")
+    typer.echo(f"figures: {finished.out / 'curves.png'}, recall.png, ranks.png (.svg)")
+    typer.echo(f"runs:    {finished.out / 'runs'}")
+    typer.echo(f"report:  {finished.report}")
 
 
 def _as_data(finished: Finished) -> dict[str, Any]:

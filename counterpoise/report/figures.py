@@ -18,7 +18,8 @@ MOST_ACROSS = 3  # panels side by side
 MOST_NAMED = 20  # classes up to which each has its name
 MOST_POINTS = 400  # of a curve
 LINES = ("-", "--", ":")  # the next one whenever the colours are used up
-SHADE = 0.15
+SHADE, FAINT = 0.15, 0.05  # of a deviation; the fainter one where there are many
+MOST_SHADED = 6  # methods
 
 
 class Line(NamedTuple):
@@ -82,7 +83,8 @@ def _draw_panels(study: Study, lines: Lines, sharey: bool) -> tuple[Any, list[An
     figure = new_figure(max(4.4 * across, 6.0), 3.6 * down + 0.4)
     panels = list(figure.subplots(down, across, sharey=sharey, squeeze=False).flat)
     for (problem, method), line in lines.items():
-        _draw_line(panels[problem], line, study.methods[method], method)
+        shade = SHADE if len(study.methods) <= MOST_SHADED else FAINT
+        _draw_line(panels[problem], line, study.methods[method], method, shade)
     for axes, name in zip(panels, problems, strict=False):
         axes.set_title(name, fontsize=9, parse_math=False)
         axes.grid(alpha=0.3)
@@ -93,7 +95,7 @@ def _draw_panels(study: Study, lines: Lines, sharey: bool) -> tuple[Any, list[An
     return figure, panels[: len(problems)]
 
 
-def _draw_line(axes: Any, line: Line, name: str, place: int) -> None:
+def _draw_line(axes: Any, line: Line, name: str, place: int, shade: float) -> None:
     means = [math.nan if mean is None else 100 * mean for mean in line.means]
     spread = [100 * (deviation or 0.0) for deviation in line.deviations or [0.0] * len(means)]
     colour, turn = COLOURS[place % len(COLOURS)], place // len(COLOURS)
@@ -108,7 +110,8 @@ def _draw_line(axes: Any, line: Line, name: str, place: int) -> None:
         markersize=3.5,
     )
     below, above = ([m + side * s for m, s in zip(means, spread, strict=True)] for side in (-1, 1))
-    axes.fill_between(line.x, below, above, color=colour, alpha=SHADE, linewidth=0)
+    low, high = ([min(max(value, 0), 100) for value in edge] for edge in (below, above))
+    axes.fill_between(line.x, low, high, color=colour, alpha=shade, linewidth=0)
 
 
 def _name_methods(figure: Any, panels: Sequence[Any]) -> None:
