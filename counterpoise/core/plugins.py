@@ -20,3 +20,9 @@ def load_plugins() -> None:
             raise ConfigError(
                 f"the installed plugin {point.name!r} ({point.value}) cannot be loaded: {type(error).__name__}: {error}"
             ) from error
+
+
+def plugin_versions() -> dict[str, str]:
+    """The packages that plugins come from, by name."""
+    found = (point.dist for point in entry_points(group=GROUP))
+    return {package.name: package.version for package in found if package is not None}

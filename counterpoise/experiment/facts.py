@@ -31,7 +31,9 @@ def check_facts(folder: Path, found: Mapping[str, Any], now: Mapping[str, Any]) 
     """Refuse to go on with anything that would lead to another end, naming what differs."""
     if difference := first_difference(found["config"], now["config"]):
         raise ConfigError(f"{folder} cannot go on: {difference}; put it back, or start a new run")
-    if difference := first_difference(found["versions"], now["versions"]):
+    # A plugin that was installed since then did nothing in this run.
+    versions_now = {name: now["versions"].get(name) for name in found["versions"]}
+    if difference := first_difference(found["versions"], versions_now):
         raise ConfigError(
             f"{folder} cannot go on to the same end: {difference}; install that version, or start a new run"
         )

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from counterpoise.core.plugins import plugin_versions
 from counterpoise.rounds import Outcome
 from counterpoise.version import __version__
 
@@ -31,7 +32,7 @@ LAST = 10
 def versions() -> dict[str, str]:
     """What must be the same for a run to be repeated bit by bit."""
     known = {name: importlib.metadata.version(name) for name in PACKAGES}
-    return {"counterpoise": __version__, "python": platform.python_version(), **known}
+    return {"counterpoise": __version__, "python": platform.python_version(), **known, **plugin_versions()}
 
 
 def machine() -> dict[str, Any]:

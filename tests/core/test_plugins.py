@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -32,6 +33,20 @@ def test_an_installed_method_runs_from_the_command_line(site: Path, tmp_path: Pa
     ran = finish(spawn("run", experiment, "method=['fedexp', 'focal']", "--out", tmp_path / "run", env=env))
     assert ran.code == 0, ran.err
     assert (tmp_path / "run" / "summary.json").exists()
+    assert json.loads((tmp_path / "run" / "record.json").read_text())["versions"]["fedexp"] == "0.1"
+
+
+def test_a_run_goes_on_beside_a_new_plugin_and_not_without_its_own(site: Path, tmp_path: Path) -> None:
+    env = {"PYTHONPATH": str(site)}
+    plain = ("run", write_tiny(tmp_path, "rounds=2"), "--out", tmp_path / "plain")
+    assert finish(spawn(*plain)).code == 0
+    assert finish(spawn(*plain[:2], "--out", tmp_path / "own", env=env)).code == 0
+    for folder in ("plain", "own"):
+        (tmp_path / folder / "summary.json").unlink()
+    assert finish(spawn("resume", tmp_path / "plain", env=env)).code == 0
+    ended = finish(spawn("resume", tmp_path / "own"))
+    assert ended.code == 2
+    assert "fedexp was '0.1' and is None" in ended.err
 
 
 def test_without_it_the_name_is_unknown(tmp_path: Path) -> None:
