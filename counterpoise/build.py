@@ -77,7 +77,7 @@ def build_simulation(
     work = Workplace(composed, functional, local, federation, seed, augment)
     settled = settle(settings, work, cohort.size or len(federation.clients), rounds)
     scoring = scoring or Scoring(shots_by_rule(federation.counts().sum(0).tolist()), federation.classes)
-    if scoring.clients and not any(len(rows) for rows in federation.held_out):
+    if scoring.clients and not federation.holders():
         raise ConfigError(
             "evaluate.clients needs samples that clients hold out; legal with partition.validation above 0"
         )
@@ -129,7 +129,7 @@ def _check_search(method: Method, federation: Federation, cohort: Cohort) -> Non
         raise ConfigError(
             f"{search.name} compares settings of all clients, and cohort.size = {cohort.size} of {clients} leaves some out; leave [cohort] out"
         )
-    if federation.validation is None and not any(len(rows) for rows in federation.held_out):
+    if federation.validation is None and not federation.holders():
         raise ConfigError(
             f"{search.name} needs samples to compare models on; legal with data.validation or partition.validation above 0"
         )

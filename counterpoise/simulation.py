@@ -106,7 +106,7 @@ class Simulation:
         """
         federation = self.work.federation
         with threads(self.settings.threads), arithmetic(self.settings.precision):
-            clients = [client for client, rows in enumerate(federation.held_out) if len(rows)]
+            clients = federation.holders()
             sums = self._measure_clients(state, clients) if self.scoring.clients else {}
             if not len(federation.test.y):  # a server without a test set of its own
                 tested = tmap(lambda leaf: leaf.sum(0), sums)
@@ -128,7 +128,7 @@ class Simulation:
         if federation.validation is not None:
             given = self.work.model, models, buffers, federation.validation, federation.scaling
             return Scores(balanced_accuracies(measure_many(*given)["confusion"]))
-        clients = [client for client, rows in enumerate(federation.held_out) if len(rows)]
+        clients = federation.holders()
         sums = self.engine.measure(clients, models, buffers, count)
         traffic = Traffic(len(clients) * (bytes_of(models) + bytes_of(buffers)), bytes_of(sums))
         return Scores(balanced_accuracies(sums["confusion"].sum(0)), traffic)

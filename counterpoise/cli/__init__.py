@@ -10,8 +10,6 @@ if TYPE_CHECKING:
 
 __all__ = ["app", "main"]
 
-STOPPED = 4  # exit code
-
 
 def main() -> None:
     """Run a command; every failure is one line and an exit code, never a traceback."""
@@ -21,10 +19,11 @@ def main() -> None:
         run_command()
     except KeyboardInterrupt:
         from counterpoise.cli.interrupt import hear_no_more
+        from counterpoise.errors import RunError
 
         hear_no_more()
         sys.stderr.write("error: stopped\n")
-        sys.exit(STOPPED)
+        sys.exit(RunError.exit_code)
 
 
 def __getattr__(name: str) -> Any:

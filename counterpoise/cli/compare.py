@@ -125,7 +125,8 @@ def _print_result(sweep: Sweep, finished: Finished) -> None:
         typer.echo("\n".join(budget_lines(finished.tuned, sweep.tune)) + "\n")
     print_comparison(finished.comparison, roomy_console())
     typer.echo(f"\ntables:  {finished.out / 'table.md'} (.tex, .csv, .json)")
-    typer.echo(f"figures: {finished.out / 'curves.png'}, recall.png, ranks.png (.svg)")
+    if figures := sorted(finished.out.glob("*.png")):
+        typer.echo(f"figures: {', '.join(map(str, figures))} (.svg)")
     typer.echo(f"runs:    {finished.out / 'runs'}")
     typer.echo(f"report:  {finished.report}")
 

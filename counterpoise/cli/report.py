@@ -42,7 +42,7 @@ def report(
     """Write one HTML file about these runs, finished or not. It opens offline and holds all that it shows."""
     from counterpoise.compare.results import read_results
     from counterpoise.compare.run import SWEEP, read_sweep
-    from counterpoise.report.html import write_page
+    from counterpoise.report.html import write_report
     from counterpoise.report.html.study import study
 
     given = {"score": score, "at": at, "baseline": baseline}
@@ -50,7 +50,7 @@ def report(
         known = read_sweep(folders[0], given)
     else:
         known = study(read_results(folders), None, **{key: value for key, value in given.items() if value})
-    written = write_page(known, out or folders[0] / "report.html")
+    written = write_report(known, out or folders[0] / "report.html")
     typer.echo(str(written))
     if open_:
         typer.launch(written.resolve().as_uri())

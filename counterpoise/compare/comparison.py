@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -64,7 +64,8 @@ def compare_results(
     runs = group_runs(finished, labels)
     problems = list(dict.fromkeys(pair.problem for pair in runs))
     methods = list(dict.fromkeys(pair.method for pair in runs))
-    chosen = choose_baseline(baseline, methods, _names_of(left_out, labels or {}))
+    labelled = [label.method for label in (labels or {}).values()]  # whether they finished or not
+    chosen = _choose_baseline(baseline, list(dict.fromkeys([*labelled, *methods])), _names_of(left_out))
     targets = {problem: _target(runs, problem, score, target) for problem in problems}
     rows = tuple(
         make_row(problem, method, runs[pair], score, at, targets[problem])
@@ -93,7 +94,7 @@ def _check(finished: Sequence[RunResult], score: str, at: str) -> None:
         raise ConfigError(f"no run has the score {score!r}; {legal_words(score, known)}")
 
 
-def choose_baseline(given: str | None, methods: Sequence[str], unfinished: Collection[str] = ()) -> str:
+def _choose_baseline(given: str | None, methods: Sequence[str], unfinished: set[str]) -> str:
     """A label, or a name that only one label has; by default fedavg, else the first method."""
     wanted = given or "fedavg"
     named = [label for label in methods if label == wanted] or [
@@ -103,15 +104,14 @@ def choose_baseline(given: str | None, methods: Sequence[str], unfinished: Colle
         return named[0]
     if given is None:
         return (named or methods or [""])[0]
-    if not named and not {wanted, wanted.partition("(")[0]}.isdisjoint(unfinished):
+    if not named and unfinished.intersection((wanted, wanted.partition("(")[0])):
         return wanted
     raise ConfigError(f"baseline {given!r} is not one method of these runs; {legal_words(given, methods)}")
 
 
-def _names_of(results: Sequence[RunResult], labels: Mapping[Path, Labels]) -> set[str]:
-    """Names of methods without arguments, which may be what made these runs fail, and all that have a label."""
-    plain = {"+".join(name for name, _ in read_spec(result.config["method"])) for result in results}
-    return plain | {label.method for label in labels.values()}
+def _names_of(results: Sequence[RunResult]) -> set[str]:
+    """Names of methods without arguments, which may be what made these runs fail."""
+    return {"+".join(name for name, _ in read_spec(result.config["method"])) for result in results}
 
 
 def _target(runs: Runs, problem: str, score: str, given: float | None) -> float | None:

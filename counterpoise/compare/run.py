@@ -7,7 +7,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from counterpoise.compare.comparison import Comparison, choose_baseline
+from counterpoise.compare.comparison import Comparison
 from counterpoise.compare.execute import Event, Group, group, one_by_one, order
 from counterpoise.compare.jobs import Job, check_folders, expand, given_up, is_over
 from counterpoise.compare.labels import Labels
@@ -20,7 +20,7 @@ from counterpoise.errors import ConfigError
 from counterpoise.experiment.atomic import clear_temporaries, write_atomically
 from counterpoise.experiment.folder import RunFolder
 from counterpoise.report.figures import write_figures
-from counterpoise.report.html import write_page
+from counterpoise.report.html import write_report
 from counterpoise.report.html.study import Study, study
 
 SWEEP = "sweep.toml"  # in the folder of a sweep
@@ -74,17 +74,22 @@ def run_sweep(sweep: Sweep, out: Path, means: Means, show: Show = lambda tally: 
     searches, _ = searches_of(sweep), expand(sweep)  # refused here, if at all, before anything is written
     with _held(out):
         write_atomically(out / SWEEP, write_sweep(sweep).encode())
-        trials = jobs_of(searches)
-        unscored = run_jobs("tuning", trials, out, means, show) | hopeless(trials, out)
+        failures, lost = run_jobs("tuning", jobs_of(searches), out, means, show)
+        unscored = failures | lost
         tuned = choose_settings(sweep, searches, out)
         jobs, untuned = _decide(sweep, tuned, out)
-        failures = untuned | run_jobs("runs", jobs, out, means, show)
-        lost = hopeless(jobs, out)
-        return Finished(out, jobs, tuned, unscored, failures, lost, *_conclude(_study(sweep, out, jobs), out))
+        failures, lost = run_jobs("runs", jobs, out, means, show)
+        ended = _conclude(_study(sweep, out, jobs), out)
+        return Finished(out, jobs, tuned, unscored, untuned | failures, lost, *ended)
 
 
-def run_jobs(what: str, jobs: Sequence[Job], out: Path, means: Means, show: Show) -> Failures:
-    """Execute what is not over; the runs that failed, now or before, but for those that were given up."""
+def run_jobs(
+    what: str, jobs: Sequence[Job], out: Path, means: Means, show: Show
+) -> tuple[Failures, Failures]:
+    """Execute what is not over; the runs that failed, and those that were given up, now or before.
+
+    These would end so again, and have no result even where they were taken to their end.
+    """
     check_folders(jobs, out)
     todo = [job for job in jobs if not is_over(job, out)]
     orders = [order(job, out, alone=means == Means()) for job in todo]
@@ -97,14 +102,8 @@ def run_jobs(what: str, jobs: Sequence[Job], out: Path, means: Means, show: Show
             show(tally)
             if event.error is not None:
                 failures[paths[event.path]] = event.error
-    lost = hopeless(jobs, out)
-    return {path: error for path, error in failures.items() if path not in lost}
-
-
-def hopeless(jobs: Sequence[Job], out: Path) -> Failures:
-    """Runs that were given up: they would end so again, and have no result even where they were taken to their end."""
-    found = {job.path(out): given_up(job, out) for job in jobs}
-    return {path: why for path, why in found.items() if why is not None}
+    lost = {job.path(out): why for job in jobs if (why := given_up(job, out)) is not None}
+    return {path: error for path, error in failures.items() if path not in lost}, lost
 
 
 @contextmanager
@@ -150,13 +149,11 @@ def _study(sweep: Sweep, out: Path, jobs: Sequence[Job]) -> Study:
     results = [read_result(job.path(out)) for job in jobs if RunFolder(job.path(out)).holds_run()]
     # Also of jobs that tuning left without a setting: the baseline may be among them.
     labels = {job.path(out): Labels(job.problem, job.method) for job in (*expand(sweep), *jobs)}
-    methods = [entry.name for entry in sweep.methods]
-    options = sweep.table.model_dump() | {"baseline": choose_baseline(sweep.table.baseline, methods)}
-    return study(results, labels, **options)
+    return study(results, labels, **sweep.table.model_dump())
 
 
 def _conclude(known: Study, out: Path) -> tuple[Comparison, Path]:
     """Tables, figures and report."""
     write_tables(known.comparison, out)
     write_figures(known, out)
-    return known.comparison, write_page(known, out / "report.html")
+    return known.comparison, write_report(known, out / "report.html")

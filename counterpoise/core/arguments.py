@@ -12,7 +12,8 @@ from counterpoise.core.registry import Entry, Interval, Parameter, read_paramete
 from counterpoise.errors import ConfigError, legal_words, listed
 
 Settings = TypeVar("Settings")
-Seed = Annotated[int, Interval(0, 2**63, open_high=True)]
+SEEDS = 2**63  # from 0 on
+Seed = Annotated[int, Interval(0, SEEDS, open_high=True)]
 
 
 def parameters_of(taker: Callable[..., Any]) -> dict[str, Parameter]:

@@ -12,6 +12,7 @@ from counterpoise.core.registry import Interval, NonNegative, Positive, ProperFr
 
 Schedule: TypeAlias = Callable[[float, int, int], float]  # first rate, round, rounds -> rate of that round
 Batching: TypeAlias = Literal["pad", "wrap", "drop"]
+LARGEST_BATCH, MOST_EPOCHS = 1 << 20, 10_000
 
 
 def _load() -> None:
@@ -35,8 +36,8 @@ class Local:
     """The local optimizer, the same for every method that is compared."""
 
     lr: NonNegative = 0.1  # 0 leaves the model as it is, to look at what else a round does
-    batch_size: Annotated[int, Interval(1, 1 << 20)] = 32
-    epochs: Annotated[int, Interval(1, 10_000)] = 1
+    batch_size: Annotated[int, Interval(1, LARGEST_BATCH)] = 32
+    epochs: Annotated[int, Interval(1, MOST_EPOCHS)] = 1
     momentum: ProperFraction = 0.0
     weight_decay: NonNegative = 0.0
     decoupled: bool = False  # weight decay outside the gradient rule and the momentum

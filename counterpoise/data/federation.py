@@ -38,6 +38,10 @@ class Federation:
                 check.pair(where, *samples)
                 check.labels(where, samples.y, len(self.classes))
 
+    def holders(self) -> list[int]:
+        """Clients that hold samples out."""
+        return [client for client, rows in enumerate(self.held_out) if len(rows)]
+
     @property
     def input_shape(self) -> tuple[int, ...]:
         return tuple(self.train.x.shape[1:])

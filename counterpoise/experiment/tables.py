@@ -6,10 +6,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from counterpoise.core.arguments import SEEDS
+from counterpoise.core.local import LARGEST_BATCH, MOST_EPOCHS
+
 Named = str | dict[str, dict[str, Any]]  # a name, or { name = { argument = value } }
 Share = Annotated[float, Field(ge=0, lt=1)]
 Weight = Annotated[float, Field(ge=0)]
-Seed = Annotated[int, Field(ge=0, lt=2**63)]
+Seed = Annotated[int, Field(ge=0, lt=SEEDS)]
 
 
 class Table(BaseModel):
@@ -84,8 +87,10 @@ class LocalTable(Table):
     schedule: Named = Field(
         "constant", description="learning rate over rounds: constant, factor, cosine, steps"
     )
-    batch_size: int = Field(32, ge=1, le=1 << 20, description="samples a step")
-    epochs: int = Field(1, ge=1, le=10_000, description="passes over its data that a client makes in a round")
+    batch_size: int = Field(32, ge=1, le=LARGEST_BATCH, description="samples a step")
+    epochs: int = Field(
+        1, ge=1, le=MOST_EPOCHS, description="passes over its data that a client makes in a round"
+    )
     momentum: float = Field(0.0, ge=0, lt=1, description="momentum of the local steps, from 0 in each round")
     weight_decay: float = Field(0.0, ge=0, description="strength of the weight decay")
     decoupled: bool = Field(False, description="weight decay outside the method's rule and the momentum")

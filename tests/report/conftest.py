@@ -13,6 +13,7 @@ from counterpoise.core.method import PARTS
 from counterpoise.core.registry import Entry
 from counterpoise.experiment import run
 from counterpoise.report.html import write_report
+from counterpoise.report.html.study import study
 
 
 @pytest.fixture(scope="module")
@@ -30,4 +31,4 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def page(runs: Path) -> Path:
-    return write_report(read_results([runs]), runs.parent / "report.html")
+    return write_report(study(read_results([runs])), runs.parent / "report.html")

@@ -191,7 +191,7 @@ def test_a_search_sends_as_many_models_back_as_it_trains(tmp_path: Path) -> None
     experiment = write_tiny(tmp_path, "method=['fedavg', 'fedhoo']", "cohort={}", "data.validation=0.2")
     assert call("run", experiment, "--out", tmp_path / "run").code == 0
     results = read_results([tmp_path / "run"])
-    page = Page(write_report(results, tmp_path / "report.html").read_text())
+    page = Page(write_report(study(results), tmp_path / "report.html").read_text())
     cells = page.texts["td"]
     (place,) = [i for i, cell in enumerate(cells) if cell == "2.00"]  # from the client / model
     down, up, alone = (float(cell.split()[0]) for cell in cells[place - 3 : place])
@@ -207,7 +207,7 @@ def test_a_printed_command_repeats_its_run(runs: Path, parsed: Page, tmp_path: P
 
 
 def test_the_same_runs_give_the_same_file(runs: Path, page: Path, tmp_path: Path) -> None:
-    again = write_report(read_results([runs]), tmp_path / "new folder" / "again.html")
+    again = write_report(study(read_results([runs])), tmp_path / "new folder" / "again.html")
     assert again.read_bytes() == page.read_bytes()
 
 

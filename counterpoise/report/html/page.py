@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 
-from counterpoise.compare.comparison import At
-from counterpoise.compare.labels import Labels
-from counterpoise.compare.results import RunResult
 from counterpoise.experiment.atomic import write_atomically
 from counterpoise.report.html import clients, overview, provenance
 from counterpoise.report.html.classes import class_data, group_data, partition_data
 from counterpoise.report.html.curves import curve_data
 from counterpoise.report.html.diagnostics import diagnostic_data
 from counterpoise.report.html.markup import Html, data_block, element, join
-from counterpoise.report.html.study import Study, study
+from counterpoise.report.html.study import Study
 from counterpoise.report.html.tables import tables
 from counterpoise.version import __version__
 
@@ -32,22 +28,8 @@ SHORT = {
 SCRIPTS = ("base", "chart", "curves", "classes", "matrix", "tree", "diagnostics", "tables", "main")
 
 
-def write_report(
-    results: Sequence[RunResult],
-    path: Path,
-    *,
-    score: str = "balanced_accuracy",
-    at: At = "last",
-    baseline: str | None = None,
-    target: float | None = None,
-    labels: Mapping[Path, Labels] | None = None,
-) -> Path:
-    """Write the page about these runs, compared as `compare_results` does; the same runs give the same file."""
-    return write_page(study(results, labels, score=score, at=at, baseline=baseline, target=target), path)
-
-
-def write_page(study: Study, path: Path) -> Path:
-    """The page about a study; its folder is made."""
+def write_report(study: Study, path: Path) -> Path:
+    """Write the page about a study; the same runs give the same file, whose folder is made."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, render(study).encode())
     return path
