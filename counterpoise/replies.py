@@ -9,7 +9,7 @@ from torch import Tensor
 
 from counterpoise.core.method import Method
 from counterpoise.core.part import Replies, call
-from counterpoise.core.tree import Params, Tree, finite_rows, mix, norm, row_norms, take
+from counterpoise.core.tree import Params, Tree, finite_rows, mix, norm, row_norms, take, tmap
 
 MAX_GROWTH = 1000.0  # an update this many times the model's own norm is an explosion, not training
 NOT_FINITE, EXPLODED = DIVERGED = (
@@ -18,11 +18,22 @@ NOT_FINITE, EXPLODED = DIVERGED = (
 )  # how the reasons begin that training itself gives
 
 
+LEAST_REPLIES = 3  # below which there is no median to hold an update against
+
+
 class Rejection(NamedTuple):
     """A reply that was not used, and why."""
 
     client: int
     reason: str
+
+
+class Clipping(NamedTuple):
+    """An update that was shortened, and what it was."""
+
+    client: int
+    norm: float
+    bound: float
 
 
 def check_replies(replies: Replies, params: Params) -> tuple[Replies, tuple[Rejection, ...]]:
@@ -40,6 +51,29 @@ def check_replies(replies: Replies, params: Params) -> tuple[Replies, tuple[Reje
         for k in torch.nonzero(~good).flatten().tolist()
     ]
     return (replies if not rejected else select(replies, torch.nonzero(good).flatten())), tuple(rejected)
+
+
+def limit_influence(replies: Replies, most: float | None) -> tuple[Replies, tuple[Clipping, ...]]:
+    """Updates longer than `most` times the median length of their round, shortened to that.
+
+    delta_k <- delta_k min(1, most * median_j |delta_j| / |delta_k|)
+    """
+    count = len(replies.client)
+    if most is None or count < LEAST_REPLIES:
+        return replies, ()
+    size = row_norms(replies.delta, count)
+    bound = most * float(size.median())
+    if not 0 < bound < float(size.max()):
+        return replies, ()
+    long = torch.nonzero(size > bound).flatten().tolist()
+    delta = tmap(lambda leaf: _scaled(leaf, (bound / size).clamp(max=1.0)), replies.delta)
+    clipped = tuple(Clipping(int(replies.client[k]), float(size[k]), bound) for k in long)
+    return replies._replace(delta=delta), clipped
+
+
+def _scaled(leaf: Tensor, factors: Tensor) -> Tensor:
+    """Rows times their factors; a factor of 1 leaves every bit as it was."""
+    return leaf * factors.to(leaf.device, leaf.dtype).view(-1, *[1] * (leaf.dim() - 1))
 
 
 def weigh_replies(method: Method, replies: Replies, slots: dict[str, Tree]) -> Tensor:

@@ -10,13 +10,22 @@ import torch
 from torch import Tensor
 
 from counterpoise.client import Broadcast
+from counterpoise.core.arguments import MAX_INFLUENCE
 from counterpoise.core.method import Method
 from counterpoise.core.part import Census, Exchange, Measure, Replies, Task, call
 from counterpoise.core.rng import generator
 from counterpoise.core.tree import Params, Tree, add, mix, plain
 from counterpoise.engines.workplace import Ask
 from counterpoise.errors import ConfigError
-from counterpoise.replies import Rejection, average_buffers, check_replies, select, weigh_replies
+from counterpoise.replies import (
+    Clipping,
+    Rejection,
+    average_buffers,
+    check_replies,
+    limit_influence,
+    select,
+    weigh_replies,
+)
 from counterpoise.search import Score, Traffic, choose_replies
 
 
@@ -39,18 +48,24 @@ class Server:
     clients: int  # all that there are, asked or not
     score: Score | None = None
     measure: Measure | None = None
+    max_influence: float | None = None
 
 
 @dataclass(frozen=True)
 class Cohort:
-    """Which clients a round asks: `size` of them, or each by itself with chance size / N."""
+    """Which clients a round asks, `size` of them or each by itself with chance size / N, and what one of them may weigh."""
 
     size: int | None = None  # None: every client
     sampling: Literal["exact", "bernoulli"] = "exact"
+    max_influence: float = MAX_INFLUENCE  # an update's length, in medians of its round; 0: no bound
 
     def __post_init__(self) -> None:
         if self.size is not None and self.size < 1:
             raise ConfigError(f"cohort size = {self.size} is not legal; legal: at least 1")
+        if self.max_influence and not self.max_influence >= 1:
+            raise ConfigError(
+                f"cohort max_influence = {self.max_influence} must be at least 1, or 0 for no bound"
+            )
 
     def draw(self, seed: int, round: int, samples: Tensor) -> list[int]:
         """Sorted clients of a round; a client without samples is never asked."""
@@ -75,6 +90,7 @@ class Outcome(NamedTuple):
     loss: float | None  # mean training loss of the replies used; None where the round was skipped
     bytes_down: int = 0  # numbers sent to clients, models to score among them, without what a transport adds
     bytes_up: int = 0  # and those that came back
+    clipped: tuple[Clipping, ...] = ()  # updates that were used, but shortened
 
     @property
     def skipped(self) -> bool:
@@ -85,8 +101,11 @@ class Outcome(NamedTuple):
 
     def row(self) -> dict[str, Any]:
         """The round as a row of the log."""
-        rejected = [rejection._asdict() for rejection in self.rejected]
-        return {**self._asdict(), "rejected": rejected, "skipped": self.skipped}
+        lists = {
+            name: [entry._asdict() for entry in entries]
+            for name, entries in (("rejected", self.rejected), ("clipped", self.clipped))
+        }
+        return {**self._asdict(), **lists, "skipped": self.skipped}
 
 
 def open_server(method: Method, params: Params, buffers: Params, census: Census, ask: Ask) -> ServerState:
@@ -133,6 +152,7 @@ def conclude(
         return after, outcome
     outcome = outcome._replace(replied=len(set(replies.client.tolist())), bytes_up=replies.bytes())
     replies, rejected = check_replies(select(replies, replies.client.argsort(stable=True)), state.params)
+    replies, clipped = limit_influence(replies, server.max_influence)
     searched = method.owner("choose")
     # A search compares settings, so that it needs them all.
     enough = searched is None or len(replies.client) == outcome.tasks
@@ -150,7 +170,8 @@ def conclude(
     delta, slots = update_model(method, state, exchange)
     buffers = average_buffers(weights, replies.buffers)
     after = replace(after, params=add(state.params, delta), buffers=buffers, slots=slots)
-    return after, outcome._replace(rejected=rejected, loss=float(replies.loss.double().mean()))
+    loss = float(replies.loss.double().mean())
+    return after, outcome._replace(rejected=rejected, clipped=clipped, loss=loss)
 
 
 def update_model(method: Method, state: ServerState, exchange: Exchange) -> tuple[Params, dict[str, Tree]]:

@@ -54,7 +54,8 @@ class Simulation:
     def server(self) -> Server:
         """What the rounds have in common."""
         clients = len(self.work.federation.clients)
-        return Server(self.method, self.engine, clients, self.validate, self._measure())
+        bound = self.cohort.max_influence or None
+        return Server(self.method, self.engine, clients, self.validate, self._measure(), bound)
 
     def open(self) -> ServerState:
         """The server before round 0; clients forget what they kept."""

@@ -13,6 +13,7 @@ import typer
 from counterpoise.cli.interrupt import interruptible
 
 if TYPE_CHECKING:
+    from counterpoise.cli.live import Live
     from counterpoise.experiment.config import Experiment
 
 File = Annotated[Path, typer.Argument(help="Experiment file in TOML; docs/reference.md lists every key.")]
@@ -38,7 +39,7 @@ def run(experiment: File, overrides: Overrides = None, out: Out = None, as_json:
 
     config = read_experiment(experiment, overrides or [])
     folder = out or next_folder(Path("runs"), f"{config.build_method().name}-{config.data.name}")
-    report(watched(lambda watch: start(config, folder, watch), folder), folder, as_json)
+    report(watched(lambda live: start(config, folder, live.show), folder), folder, as_json)
 
 
 def resume(
@@ -47,7 +48,7 @@ def resume(
     """Go on with a run that was stopped or killed; the result is that of an undisturbed run, bit for bit."""
     from counterpoise.experiment import runner
 
-    report(watched(lambda watch: runner.resume(folder, watch), folder), folder, as_json)
+    report(watched(lambda live: runner.resume(folder, live.show), folder), folder, as_json)
 
 
 def validate(experiment: File, overrides: Overrides = None) -> None:
@@ -90,14 +91,13 @@ def _keys_of_sweeps(path: Path) -> list[str]:
     return [key for key in read_toml(path) if key in alone]
 
 
-def watched(
-    work: Callable[[Callable[[Mapping[str, Any], int], None]], dict[str, Any]], folder: Path
-) -> dict[str, Any]:
+def watched(work: Callable[[Live], dict[str, Any]], folder: Path) -> dict[str, Any]:
+    """Work that shows how it is doing, and says how to go on where it is interrupted."""
     from counterpoise.cli.live import Live
     from counterpoise.experiment.folder import RunFolder
 
     with interruptible(RunFolder(folder).way_on), Live() as live:
-        return work(live.show)
+        return work(live)
 
 
 def report(summary: Mapping[str, Any], folder: Path, as_json: bool) -> None:

@@ -39,7 +39,7 @@ def up(
     """Start a whole deployment on this machine, with TLS and node keys, run the experiment, and take it down."""
     commands = _commands()
     config, folder = _which(experiment, overrides, resume, out, clients)
-    report(watched(lambda watch: commands.up(config, folder, watch), folder), folder, as_json)
+    report(watched(lambda live: commands.up(config, folder, live.show, live.say), folder), folder, as_json)
 
 
 @app.command()
@@ -53,7 +53,9 @@ def simulate(
     """Run the experiment in Flower's simulation, on Ray."""
     commands = _commands()
     config, folder = _which(experiment, overrides, resume, out)
-    report(watched(lambda watch: commands.simulate(config, folder, watch), folder), folder, as_json)
+    report(
+        watched(lambda live: commands.simulate(config, folder, live.show, live.say), folder), folder, as_json
+    )
 
 
 @app.command()
@@ -74,7 +76,11 @@ def server(
     commands = _commands()
     link = _link(host, port, certs, insecure)
     config, folder = _which(experiment, overrides, resume, out)
-    report(watched(lambda watch: commands.serve(config, folder, link, watch), folder), folder, as_json)
+    report(
+        watched(lambda live: commands.serve(config, folder, link, live.show, live.say), folder),
+        folder,
+        as_json,
+    )
 
 
 @app.command()
@@ -99,7 +105,7 @@ def client(
     from counterpoise.data.own.faults import check_share, no_such
     from counterpoise.engines.flower.deployment import check_client_trust
     from counterpoise.engines.flower.job import ClientFile, check_name
-    from counterpoise.engines.flower.node import join
+    from counterpoise.engines.flower.resident import join
     from counterpoise.errors import ConfigError
 
     host, _, port = server.rpartition(":")
@@ -114,7 +120,21 @@ def client(
     place = (state or Path.home() / ".local" / "state" / "counterpoise" / check_name(name)).absolute()
     own = None if data is None else str(data.absolute())
     with interruptible(lambda: "start it again to take part again"):
-        join(ClientFile(check_name(name), str(place), own, reading), link)
+        join(ClientFile(check_name(name), str(place), own, reading), link, _say)
+
+
+@app.command()
+def status(
+    folder: Annotated[Path, typer.Argument(help="Folder of a run over a network, on its server.")],
+    live: Annotated[
+        bool, typer.Option("--live", help="Keep showing it, until the run ends or Ctrl-C.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Who is there, who answered, bytes, seconds, who was refused and why."""
+    from counterpoise.cli.flower_status import show_status
+
+    show_status(folder, live, as_json)
 
 
 @app.command()
@@ -149,6 +169,13 @@ def describe(
     typer.echo(write_toml({"data": found.data}).strip())
     for note in found.notes:
         typer.echo(f"note: {note}", err=True)
+
+
+def _say(words: str) -> None:
+    """A line of a client's log, on standard error."""
+    from datetime import datetime
+
+    typer.echo(f"{datetime.now():%Y-%m-%d %H:%M:%S} {words}", err=True)
 
 
 def _commands() -> Any:

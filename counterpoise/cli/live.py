@@ -32,6 +32,10 @@ class Live:
     def __exit__(self, *error: object) -> None:
         self._progress.stop()
 
+    def say(self, words: str) -> None:
+        """A line above the bar."""
+        self._progress.console.print(words, markup=False, highlight=False, soft_wrap=True)
+
     def show(self, row: Mapping[str, Any], rounds: int) -> None:
         """The row of a finished round."""
         # Rounds without an evaluation keep showing the last one.

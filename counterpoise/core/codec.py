@@ -28,7 +28,7 @@ def decode(blob: bytes, source: str = "message") -> Tree:
     """The tree that ``encode`` wrote, in memory of its own: matrix products may round by where their inputs lie."""
     try:
         return tmap(torch.clone, unflatten(safetensors.torch.load(blob)))
-    except (SafetensorError, ValueError, KeyError) as error:
+    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{source} is damaged: {str(error).splitlines()[0]}") from None
 
 

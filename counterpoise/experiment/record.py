@@ -59,6 +59,7 @@ def summarise_rows(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "best": {key: _best(scored, key) for key in HEADLINE},
         "mean_last_10": {key: _mean([row[key] for row in scored[-LAST:]]) for key in HEADLINE},
         "rejected_replies": sum(len(row["rejected"]) for row in rows),
+        "clipped_replies": sum(len(row.get("clipped", ())) for row in rows),
         "skipped_rounds": sum(row["skipped"] for row in rows),
         "bytes": sum(row["bytes_down"] + row["bytes_up"] for row in rows),
     }

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from counterpoise.core.arguments import SEEDS
+from counterpoise.core.arguments import MAX_INFLUENCE, SEEDS
 from counterpoise.core.local import LARGEST_BATCH, MOST_EPOCHS
 
 Named = str | dict[str, dict[str, Any]]  # a name, or { name = { argument = value } }
@@ -71,6 +71,11 @@ class CohortTable(Table):
     size: int | None = Field(None, ge=1, description="clients a round; by default all")
     sampling: Literal["exact", "bernoulli"] = Field(
         "exact", description="exactly `size` clients, or each with chance size / N"
+    )
+    max_influence: float = Field(
+        MAX_INFLUENCE,
+        ge=0,
+        description="longest update that is used as it is, in medians of its round (of three replies or more); a longer one is shortened to that; 0: no bound",
     )
 
 
@@ -174,6 +179,12 @@ class FlowerTable(Table):
     timeout: float = Field(600.0, gt=0, description="seconds that a round waits for replies")
     min_replies: int = Field(1, ge=1, description="usable replies below which a round is skipped")
     wait: float = Field(300.0, gt=0, description="seconds that the start waits for clients to come")
+    max_share: float | None = Field(
+        None,
+        gt=0,
+        le=1,
+        description="largest share of all samples that a client may count for; one that says it has more counts for that; by default no bound",
+    )
 
 
 class TrackTable(Table):

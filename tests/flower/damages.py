@@ -3,98 +3,22 @@
 from __future__ import annotations
 
 import copy
-import io
+import json
+import struct
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+import safetensors.torch
+import torch
+from flwr.app import ConfigRecord, RecordDict
+from torch import Tensor
 
 Damage = Callable[[RecordDict], None]
+Change = Callable[[Tensor], Tensor]
 
 
-def _first(content: RecordDict) -> tuple[ArrayRecord, str]:
-    record = content.array_records["task-0"]
-    # A matrix that is not square, so that its transpose has another shape.
-    paths = sorted(p for p in record if p.startswith("delta/") and len(record[p].shape) == 2)
-    return record, paths[0]
-
-
-def _to(change: Callable[[np.ndarray], np.ndarray]) -> Damage:
-    def damage(content: RecordDict) -> None:
-        record, path = _first(content)
-        record[path] = Array(change(record[path].numpy()))
-
-    return damage
-
-
-def _spoil(value: float) -> Damage:
-    def change(numbers: np.ndarray) -> np.ndarray:
-        numbers.flat[0] = value
-        return numbers
-
-    return _to(change)
-
-
-def _object(content: RecordDict) -> None:
-    """A head that promises pickled objects."""
-    record, path = _first(content)
-    stream = io.BytesIO()
-    np.lib.format.write_array_header_1_0(
-        stream, {"descr": "|O", "fortran_order": False, "shape": record[path].shape}
-    )
-    head = b"\x93NUMPY\x01\x00" + stream.getvalue()[8:]
-    record[path] = Array("object", record[path].shape, "numpy.ndarray", head + b"\x80\x04N.")
-
-
-def _bomb(content: RecordDict) -> None:
-    """A head of 2^40 numbers with a few bytes behind it."""
-    record, path = _first(content)
-    stream = io.BytesIO()
-    np.lib.format.write_array_header_1_0(
-        stream, {"descr": "<f8", "fortran_order": False, "shape": (1 << 40,)}
-    )
-    record[path] = Array("float64", (1 << 40,), "numpy.ndarray", stream.getvalue() + b"\0" * 16)
-
-
-def _truncated(content: RecordDict) -> None:
-    record, path = _first(content)
-    old = record[path]
-    record[path] = Array(old.dtype, old.shape, old.stype, old.data[:-8])
-
-
-def _missing(content: RecordDict) -> None:
-    record, path = _first(content)
-    del record[path]
-
-
-def _extra(content: RecordDict) -> None:
-    content.array_records["task-0"]["delta/unheard-of"] = Array(np.zeros(3))
-
-
-def _renamed(content: RecordDict) -> None:
-    record, path = _first(content)
-    record[path + "2"] = record[path]
-    del record[path]
-
-
-def _below_a_tensor(content: RecordDict) -> None:
-    record, path = _first(content)
-    record[path + "/deeper"] = Array(np.zeros(3))
-
-
-def _empty_record(content: RecordDict) -> None:
-    content["task-0"] = ArrayRecord()
-
-
-def _no_records(content: RecordDict) -> None:
-    for name in list(content):
-        del content[name]
-
-
-def _loss(content: RecordDict) -> None:
-    record = content.array_records["task-0"]
-    record["loss"] = Array(np.full_like(record["loss"].numpy(), np.nan))
+def _blob(content: RecordDict) -> bytes:
+    return bytes(content.config_records["reply"]["trees"])  # type: ignore[arg-type]
 
 
 def _fact(name: str, value: Any) -> Damage:
@@ -104,37 +28,105 @@ def _fact(name: str, value: Any) -> Damage:
     return damage
 
 
+def _tensors(change: Callable[[dict[str, Tensor], str], None]) -> Damage:
+    """Change tensors by path; the second argument is that of a matrix that is not square, so that its transpose has another shape."""
+
+    def damage(content: RecordDict) -> None:
+        found = safetensors.torch.load(_blob(content))
+        path = min(p for p in found if p.startswith("0/delta/") and found[p].dim() == 2)
+        change(found, path)
+        _fact("trees", safetensors.torch.save(found))(content)
+
+    return damage
+
+
+def _to(change: Change) -> Damage:
+    return _tensors(lambda found, path: found.update({path: change(found[path]).contiguous()}))
+
+
+def _spoil(value: float) -> Damage:
+    def change(numbers: Tensor) -> Tensor:
+        numbers.view(-1)[0] = value
+        return numbers
+
+    return _to(change)
+
+
+def _head(change: Callable[[dict[str, Any]], None]) -> Damage:
+    """Change the head of the blob, which says what its bytes are."""
+
+    def damage(content: RecordDict) -> None:
+        blob = _blob(content)
+        (size,) = struct.unpack("<Q", blob[:8])
+        head = json.loads(blob[8 : 8 + size])
+        change(head)
+        text = json.dumps(head).encode()
+        _fact("trees", struct.pack("<Q", len(text)) + text + blob[8 + size :])(content)
+
+    return damage
+
+
+def _entry(**values: Any) -> Damage:
+    return _head(lambda head: head[min(name for name in head if name != "__metadata__")].update(values))
+
+
+def _bytes(change: Callable[[bytes], bytes]) -> Damage:
+    return lambda content: _fact("trees", change(_blob(content)))(content)
+
+
+def _no_records(content: RecordDict) -> None:
+    for name in list(content):
+        del content[name]
+
+
+def _another_record(content: RecordDict) -> None:
+    content["note"] = ConfigRecord({"note": "hello"})
+
+
 DAMAGES: dict[str, tuple[Damage, str]] = {
-    "nan": (_spoil(np.nan), "finite"),
-    "inf": (_spoil(np.inf), "finite"),
-    "minus inf": (_spoil(-np.inf), "finite"),
+    "nan": (_spoil(float("nan")), "finite"),
+    "inf": (_spoil(float("inf")), "finite"),
+    "minus inf": (_spoil(float("-inf")), "finite"),
     "1e38": (_spoil(1e38), "range"),
-    "shape": (_to(lambda a: a[:, :-1].copy()), "shape"),
-    "one number": (_to(lambda a: a.reshape(-1)[:1].copy()), "shape"),
-    "scalar": (_to(lambda a: np.array(a.flat[0])), "shape"),
-    "transposed": (_to(lambda a: np.ascontiguousarray(a.T)), "shape"),
-    "object": (_object, "dtype"),
-    "words": (_to(lambda a: np.full(a.shape, "x")), "dtype"),
-    "complex": (_to(lambda a: a.astype(np.complex128)), "dtype"),
-    "whole numbers": (_to(lambda a: a.astype(np.int64)), "dtype"),
-    "missing": (_missing, "names"),
-    "extra": (_extra, "names"),
-    "renamed": (_renamed, "names"),
-    "below a tensor": (_below_a_tensor, "names"),
-    "empty": (_to(lambda a: a[:0].copy()), "shape"),
-    "empty record": (_empty_record, "names"),
+    "shape": (_to(lambda a: a[:, :-1]), "shape"),
+    "one number": (_to(lambda a: a.reshape(-1)[:1]), "shape"),
+    "scalar": (_to(lambda a: a.reshape(-1)[0].clone()), "shape"),
+    "transposed": (_to(lambda a: a.T), "shape"),
+    "half": (_to(lambda a: a.half()), "dtype"),
+    "bools": (_to(lambda a: a > 0), "dtype"),
+    "whole numbers": (_to(lambda a: a.long()), "dtype"),
+    "missing": (_tensors(lambda found, path: found.pop(path)), "names"),
+    "extra": (_tensors(lambda found, path: found.update({"0/delta/unheard-of": torch.zeros(3)})), "names"),
+    "renamed": (_tensors(lambda found, path: found.update({path + "2": found.pop(path)})), "names"),
+    "another task": (_tensors(lambda found, path: found.update({"1/delta": torch.zeros(3)})), "names"),
+    "below a tensor": (
+        _tensors(lambda found, path: found.update({path + "/deeper": torch.zeros(3)})),
+        "tensors",
+    ),
+    "empty": (_to(lambda a: a[:0]), "shape"),
+    "no tensors": (_bytes(lambda blob: safetensors.torch.save({})), "names"),
+    "no bytes": (_bytes(lambda blob: b""), "tensors"),
     "no records": (_no_records, "records"),
-    "ten times the size": (_to(lambda a: np.tile(a, (10, 1))), "shape"),
-    "bomb": (_bomb, "size"),
-    "truncated": (_truncated, "size"),
+    "another record": (_another_record, "records"),
+    "ten times the size": (_to(lambda a: a.repeat(10, 1)), "shape"),
+    "bomb": (_entry(shape=[1 << 40]), "tensors"),
+    "bytes of another": (_entry(data_offsets=[0, 8]), "tensors"),
+    "negative shape": (_entry(shape=[-1, 3]), "tensors"),
+    "objects": (_entry(dtype="O"), "tensors"),
+    "no head": (_bytes(lambda blob: struct.pack("<Q", 1 << 60) + blob[8:]), "tensors"),
+    "pickle": (_bytes(lambda blob: b"\x80\x04N."), "tensors"),
+    "truncated": (_bytes(lambda blob: blob[:-8]), "tensors"),
+    "more bytes": (_bytes(lambda blob: blob + b"\0" * 8), "tensors"),
+    "trees as words": (_fact("trees", "tensors"), "records"),
     "weight nan": (_fact("samples", float("nan")), "samples"),
     "weight inf": (_fact("samples", float("inf")), "samples"),
     "weight 0": (_fact("samples", 0), "samples"),
     "weight -1": (_fact("samples", -1), "samples"),
+    "weight 1e10": (_fact("samples", 10**10), "samples"),
     "weight 1e308": (_fact("samples", 1e308), "samples"),
     "weight True": (_fact("samples", True), "samples"),
     "weight '5'": (_fact("samples", "5"), "samples"),
-    "loss nan": (_loss, "finite"),
+    "loss nan": (_tensors(lambda found, path: found["0/loss"].fill_(float("nan"))), "finite"),
     "older round": (_fact("round", 0), "round"),
     "future round": (_fact("round", 7), "round"),
     "another client": (_fact("client", "0"), "client"),

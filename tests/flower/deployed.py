@@ -1,10 +1,12 @@
-"""A real deployment on loopback for tests: TLS, node keys, programs that can be killed one by one."""
+"""A real deployment on loopback for tests: TLS, node keys, and programs that can be killed one by one."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
+import socket
+import subprocess
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
@@ -16,16 +18,15 @@ from flwr.app import Message
 from local_grid import FIRST_NODE, LocalGrid, join, seats_of
 
 from counterpoise.engines.choose import EngineSettings
-from counterpoise.engines.flower import commands, deployment, processes
-from counterpoise.engines.flower.certs import make_certs
-from counterpoise.engines.flower.deployment import Link
-from counterpoise.engines.flower.job import JobFolder
+from counterpoise.engines.flower import processes
+from counterpoise.engines.flower.certs import CertFolder, make_certs
 from counterpoise.engines.flower.processes import Child
 from counterpoise.engines.flower.server import FlowerEngine
 from counterpoise.engines.workplace import Workplace
 from counterpoise.experiment.config import Experiment, make_experiment
 from counterpoise.experiment.folder import RunFolder
 from counterpoise.experiment.runner import start
+from counterpoise.experiment.toml import write_toml
 
 SETTING: dict[str, Any] = {
     "data": {"name": "digits", "imbalance": 20.0},
@@ -64,63 +65,84 @@ def drop_out_sha(config: Experiment, out: Path, client: int, absent: Collection[
     return str(start(config, out, connect=connect)["params_sha256"])
 
 
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
 @dataclass
 class Deployed:
-    """Superlink and supernodes at work; runs are handed to it one after another."""
+    """Clients at work, each a program of its own, and a server that is started for run after run."""
 
-    folder: JobFolder
-    link: Link
+    path: Path
     names: list[str]
-    superlink: Child
+    certs: CertFolder
+    port: int
     nodes: dict[str, Child] = field(default_factory=dict)
+    server: Child | None = None
 
-    def launch(self, config: Experiment | None, out: Path) -> commands.Prepared:
-        """Hand a run to Flower, or its continuation."""
-        ready = commands.prepare(config, out, named_nodes=True)
-        self.folder.write_job(ready.job)
-        deployment.call(
-            ["flwr", "run", str(ready.folder.app), deployment.CONNECTION],
-            deployment.environment(self.folder.home),
-        )
-        return ready
+    def start_node(self, name: str, port: int | None = None, *words: str, state: str = "") -> Child:
+        """A client's program; by default with the state folder that bears its name."""
+        given = [
+            "--server",
+            f"127.0.0.1:{port or self.port}",
+            "--state",
+            str(self.path / (state or name)),
+            *words,
+        ]
+        if "--insecure" not in words and "--certs" not in words:
+            given += ["--certs", str(self.certs.path)]
+        child = self._program(f"client-{state or name}", "client", "--client", name, *given)
+        self.nodes[state or name] = child
+        return child
 
-    def finish(self, ready: commands.Prepared) -> dict[str, Any]:
-        return commands.follow(ready, self.superlink, None)
+    def start_server(self, config: Experiment | None, out: Path) -> Child:
+        """The server's program with a run, or with its continuation."""
+        what = ["--resume", str(out)]
+        if config is not None:
+            file = self.path / f"experiment-{time.monotonic_ns()}.toml"
+            file.write_text(write_toml(config.tables()))
+            what = [str(file), "--out", str(out)]
+        words = ["server", *what, "--port", str(self.port), "--certs", str(self.certs.path)]
+        self.server = self._program("server", *words)
+        return self.server
+
+    def finish(self, out: Path, seconds: float = 900.0) -> dict[str, Any]:
+        assert self.server is not None
+        status = self.server.process.wait(seconds)
+        assert status == 0, self.log("server")
+        return dict(json.loads(RunFolder(out).summary.read_text()))
 
     def run(self, config: Experiment | None, out: Path) -> dict[str, Any]:
-        return self.finish(self.launch(config, out))
+        self.start_server(config, out)
+        return self.finish(out)
 
-    def start_node(self, name: str, link: Link | None = None) -> None:
-        self.nodes[name] = commands.local_supernode(self.folder, link or self.link, name)
+    def log(self, name: str) -> str:
+        return (self.path / "logs" / f"{name}.log").read_text()
 
-    def kill_node(self, name: str) -> None:
-        """A node with all its processes, at once."""
-        os.killpg(self.nodes[name].process.pid, signal.SIGKILL)
-        self.nodes[name].process.wait()
-
-    def kill_superlink(self) -> None:
-        os.killpg(self.superlink.process.pid, signal.SIGKILL)
-        self.superlink.process.wait()
-
-    def restart_superlink(self) -> None:
-        self.superlink = deployment.start_superlink(self.folder, self.link)
+    def _program(self, name: str, *words: str) -> Child:
+        return processes.start(
+            name, [*processes.program(), "flower", *words], self.path / "logs" / f"{name}.log"
+        )
 
     def children(self) -> list[Child]:
-        return [*self.nodes.values(), self.superlink]
+        return [*self.nodes.values(), *([] if self.server is None else [self.server])]
+
+
+def kill(child: Child) -> None:
+    """A program with all its processes, at once."""
+    os.killpg(child.process.pid, signal.SIGKILL)
+    child.process.wait()
 
 
 @contextmanager
 def deployed(path: Path, clients: int = 2, start_nodes: bool = True) -> Iterator[Deployed]:
-    folder, names = JobFolder(path), [str(k) for k in range(clients)]
-    folder.open()
-    certs = make_certs(path / "certs", names)
-    link = Link("127.0.0.1", processes.free_port(), certs)
-    here = Deployed(folder, link, names, deployment.start_superlink(folder, link))
+    names = [str(k) for k in range(clients)]
+    here = Deployed(path, names, make_certs(path / "certs", names), free_port())
     try:
-        for name in names:
-            deployment.register(folder, certs, name)
-            if start_nodes:
-                here.start_node(name)
+        for name in names if start_nodes else []:
+            here.start_node(name)
         yield here
     finally:
         processes.stop(here.children())
@@ -141,11 +163,16 @@ def leftovers(path: Path) -> list[str]:
     return found
 
 
+def run_program(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [*processes.program(), *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+
+
 def wait_until(condition: Callable[[], bool], seconds: float) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.2)
+        time.sleep(0.05)
 
 
 def rounds_done(out: Path) -> int:

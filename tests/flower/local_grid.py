@@ -5,28 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from federations import simulate
 from flwr.app import Message
 from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
 from flwr.proto.node_pb2 import NodeInfo
-from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
 from counterpoise.core.method import MethodSpec
-from counterpoise.engines.flower import client, messages
+from counterpoise.engines.flower import client
 from counterpoise.engines.flower.client import Seat
+from counterpoise.engines.flower.grid import Heard
+from counterpoise.engines.flower.resident import HANDLERS
 from counterpoise.engines.flower.roster import Roster
 from counterpoise.engines.flower.server import FlowerEngine, Patience
 from counterpoise.engines.workplace import Workplace
 from counterpoise.simulation import Simulation
 
-HANDLERS = {
-    messages.HELLO: client.say_hello,
-    messages.TRAIN: client.train,
-    messages.MEASURE: client.measure_models,
-}
 FIRST_NODE = 7_000_000_000_000_000_000  # ids like Flower's: large, and in no order of ours
 RUN = "0" * 64
 PATIENCE = Patience()
@@ -44,6 +40,10 @@ class LocalGrid:
     names: dict[int, str] = field(default_factory=dict)
     canned: list[Message] | None = None  # what comes back instead of asking anybody
     sent: list[Message] = field(default_factory=list)
+    turned_away: dict[str, str] = field(default_factory=dict)
+
+    def listen(self, heard: Heard) -> None:
+        """All replies of a round come together here."""
 
     def get_nodes(self) -> list[NodeInfo]:
         return [NodeInfo(node_id=n, registered_at=str(n), name=self.names.get(n)) for n in self.seats]
@@ -86,6 +86,6 @@ def over_flower(
 
 def join(grid: LocalGrid, work: Workplace, patience: Patience = PATIENCE) -> FlowerEngine:
     names: Sequence[str] = [str(k) for k in range(len(work.federation.clients))]
-    roster = Roster(cast(Grid, grid), names, len(work.federation.classes))
+    roster = Roster(grid, names, len(work.federation.classes))
     assert roster.gather(5.0) == []
-    return FlowerEngine(work, cast(Grid, grid), roster, RUN, patience)
+    return FlowerEngine(work, grid, roster, RUN, patience)

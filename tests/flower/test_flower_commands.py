@@ -14,7 +14,7 @@ from deployed import embedded_sha, experiment, leftovers
 
 from counterpoise.cli import app
 from counterpoise.engines.flower import commands
-from counterpoise.errors import ConfigError, RunError
+from counterpoise.errors import ConfigError
 from counterpoise.experiment.folder import RunFolder
 from counterpoise.experiment.toml import write_toml
 
@@ -110,15 +110,6 @@ def test_a_stopped_run_says_how_to_go_on(tmp_path: Path) -> None:
     (tmp_path / "out" / "flower").mkdir()
     assert "counterpoise flower" in RunFolder(tmp_path / "out").way_on()
     assert "--resume" in RunFolder(tmp_path / "out").way_on()
-
-
-def test_a_program_that_fails_is_told_in_one_line(tmp_path: Path) -> None:
-    from counterpoise.engines.flower.processes import call as run_program
-    from counterpoise.engines.flower.processes import environment
-
-    with pytest.raises(RunError, match="`flwr run` failed") as failure:
-        run_program(["flwr", "run", str(tmp_path / "nothing")], environment(tmp_path / "home"))
-    assert "\n" not in str(failure.value)
 
 
 @pytest.mark.deploy

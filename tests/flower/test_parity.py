@@ -20,7 +20,7 @@ from federations import (
     spec_name,
     unequal_federation,
 )
-from flwr.app import Array, ArrayRecord, Message
+from flwr.app import Message
 from local_grid import FIRST_NODE, over_flower
 
 from counterpoise.client import Broadcast
@@ -29,6 +29,7 @@ from counterpoise.core.local import Local
 from counterpoise.core.method import MethodSpec
 from counterpoise.core.part import Task
 from counterpoise.core.tree import tmap
+from counterpoise.engines.flower.records import pack_tree, unpack_tree
 from counterpoise.engines.flower.server import KEPT
 from counterpoise.evaluate import count
 from counterpoise.rounds import ServerState
@@ -125,9 +126,8 @@ def test_a_model_altered_on_the_way_is_refused_by_the_client(tmp_path: Path) -> 
 
     def alter(ask: Message) -> None:
         if ask.metadata.dst_node_id == FIRST_NODE - 2:
-            record = ask.content.array_records["model"]
-            path = sorted(record)[0]
-            ask.content["model"] = ArrayRecord({**record, path: Array(record[path].numpy() + 1e-9)})
+            tree = unpack_tree(ask.content["model"])
+            ask.content["model"] = pack_tree(tmap(lambda leaf: leaf + 1e-9, tree))
 
     grid.before = alter
     _, outcome = remote.advance(state)

@@ -6,7 +6,7 @@ import copy
 import random
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -15,7 +15,6 @@ pytest.importorskip("flwr", reason="flwr is not installed: pip install 'counterp
 from damages import DAMAGES, damaged
 from federations import ask_clients, searches, simulate, spec_name
 from flwr.app import ConfigRecord, Error, Message
-from flwr.serverapp import Grid
 from local_grid import FIRST_NODE, LocalGrid, over_flower, seats_of
 
 from counterpoise.core.codec import digest
@@ -209,7 +208,7 @@ def test_a_client_with_an_impossible_histogram_counts_as_not_there(kind: str, tm
         return replies
 
     grid.alter = alter
-    roster = Roster(cast(Grid, grid), [str(k) for k in range(6)], len(work.federation.classes))
+    roster = Roster(grid, [str(k) for k in range(6)], len(work.federation.classes))
     roster.meet(1.0)
     assert roster.missing() == ["0"]
     assert [word for _, word in roster.refusals] == [reason]
@@ -219,7 +218,7 @@ def test_the_second_node_that_claims_a_client_is_refused(tmp_path: Path) -> None
     work = simulate("fedavg").work
     grid = LocalGrid(seats_of(work, tmp_path))
     grid.seats[FIRST_NODE + 1] = grid.seats[node_of(3)]
-    roster = Roster(cast(Grid, grid), [str(k) for k in range(6)], len(work.federation.classes))
+    roster = Roster(grid, [str(k) for k in range(6)], len(work.federation.classes))
     roster.meet(1.0)
     assert roster.missing() == []
     assert roster.refusals == [("3", "sender")]
@@ -230,7 +229,7 @@ def test_a_node_registered_under_another_name_is_refused(tmp_path: Path) -> None
     work = simulate("fedavg").work
     grid = LocalGrid(seats_of(work, tmp_path), names={node_of(k): str(k) for k in range(6)})
     grid.names[node_of(3)] = "4"
-    roster = Roster(cast(Grid, grid), [str(k) for k in range(6)], 4, named_nodes=True)
+    roster = Roster(grid, [str(k) for k in range(6)], 4, named_nodes=True)
     roster.meet(1.0)
     assert roster.missing() == ["3"]
     assert roster.refusals == [("3", "sender")]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import cast
 
 import pytest
 
@@ -11,9 +10,8 @@ pytest.importorskip("flwr", reason="flwr is not installed: pip install 'counterp
 
 from deployed import experiment
 from flwr.app import Message
-from flwr.serverapp import Grid
 from local_grid import FIRST_NODE, LocalGrid
-from local_net import numbered, told_config
+from local_net import numbered
 
 from counterpoise.engines.flower import client
 from counterpoise.engines.flower.commands import prepare
@@ -79,11 +77,11 @@ def test_a_client_with_other_data_than_the_server_knows_is_refused(tmp_path: Pat
     config = experiment("fedavg", 2, 3, flower={"wait": 0.5})
     net = numbered(tmp_path, 3)
     ready = prepare(config, tmp_path / "out", named_nodes=False)
-    told = told_config(ready)
-    other = {**told, "experiment": told["experiment"].replace("seed = 0", "seed = 1", 1)}
+    told = ready.told
+    other = {**told, "experiment": str(told["experiment"]).replace("seed = 0", "seed = 1", 1)}
     grid = LocalGrid({FIRST_NODE - k: net.seat(str(k), told if k else other) for k in range(3)})
     with pytest.raises(RunError, match="1 of 3 clients did not come: 0"):
-        run(cast(Grid, grid), told, ready.job, ready.folder)
+        run(grid, ready)
 
 
 def test_rounds_without_replies_stop_the_run_in_the_end(tmp_path: Path) -> None:
@@ -103,7 +101,7 @@ def test_where_scores_go_is_not_in_what_clients_are_sent(tmp_path: Path) -> None
     config = experiment("fedavg", 2, track={"uri": f"https://user:{SECRET}@example.org"})
     ready = prepare(config, tmp_path / "out", named_nodes=True)
     assert SECRET in ready.folder.experiment.read_text()
-    assert SECRET not in (ready.folder.app / "pyproject.toml").read_text()
+    assert SECRET not in str(ready.told)
 
 
 def test_a_crash_in_a_client_says_one_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,5 +119,9 @@ def test_a_crash_in_a_client_says_one_word(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_paths_of_the_server_are_not_in_what_clients_are_sent(tmp_path: Path) -> None:
-    ready = prepare(experiment("fedavg", 2), tmp_path / "out", named_nodes=True)
-    assert str(tmp_path) not in (ready.folder.app / "pyproject.toml").read_text()
+    """Neither the folder of its run nor that of its data, which clients have elsewhere."""
+    data = {"name": "digits", "imbalance": 20.0, "root": str(tmp_path / "data")}
+    config = experiment("fedavg", 2, data=data)
+    ready = prepare(config, tmp_path / "out", named_nodes=True)
+    assert str(tmp_path) in ready.folder.experiment.read_text()
+    assert str(tmp_path) not in str(ready.told)

@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("flwr", reason="flwr is not installed: pip install 'counterpoise[flower]'")
 
-from deployed import leftovers
+from deployed import free_port, leftovers
 from own_files import KINDS, ROWS, SECRET, client_files, server_config
 
 from counterpoise.engines.flower import processes
@@ -24,7 +24,7 @@ END = 60.0  # seconds in which it must have ended
 
 @contextmanager
 def at_work(*words: str | Path) -> Iterator[subprocess.Popen[bytes]]:
-    command = subprocess.Popen([processes.program("counterpoise"), "flower", *map(str, words)])
+    command = subprocess.Popen([*processes.program(), "flower", *map(str, words)])
     try:
         yield command
     finally:
@@ -32,17 +32,14 @@ def at_work(*words: str | Path) -> Iterator[subprocess.Popen[bytes]]:
         command.wait(END)
 
 
-@pytest.mark.deploy
 def test_clients_with_files_of_different_kinds_take_part_in_run_after_run(tmp_path: Path) -> None:
     """Client a has an npz file, client b a pack; what the server keeps shows nothing of either."""
     flower = {"clients": list(ROWS), "wait": 600.0}
     config = server_config(tmp_path, KINDS["arrays"], list(ROWS), flower=flower)
     (tmp_path / "experiment.toml").write_text(write_toml(config.tables()))
-    port = processes.free_port()
+    port = free_port()
     names = [word for name in ROWS for word in ("--client", name)]
-    subprocess.run(
-        [processes.program("counterpoise"), "flower", "certs", tmp_path / "certs", *names], check=True
-    )
+    subprocess.run([*processes.program(), "flower", "certs", str(tmp_path / "certs"), *names], check=True)
     a, b = (_client(tmp_path, name, kind, port) for name, kind in zip(ROWS, ("arrays", "pack"), strict=True))
     server: list[str | Path] = [
         "server",

@@ -2,43 +2,35 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
+import logging
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from counterpoise.engines.flower import deployment, processes
-from counterpoise.engines.flower.app_folder import write_app
+from counterpoise.engines.flower import adapter, processes
 from counterpoise.engines.flower.certs import CertFolder, make_certs
 from counterpoise.engines.flower.deployment import Link
 from counterpoise.engines.flower.described import in_words
-from counterpoise.engines.flower.job import ClientFile, Job, JobFolder, check_name, write_client_file
+from counterpoise.engines.flower.front import listening
+from counterpoise.engines.flower.grid import HubGrid
+from counterpoise.engines.flower.hub import Hub
+from counterpoise.engines.flower.job import JobFolder, check_name, what_clients_are_told
 from counterpoise.engines.flower.own_columns import open_table
 from counterpoise.engines.flower.own_data import describe_form, form_notes, server_data
 from counterpoise.engines.flower.processes import Child
-from counterpoise.engines.flower.workplaces import build_workplace, client_names
+from counterpoise.engines.flower.serve import LOG, Prepared, Say, run
+from counterpoise.engines.flower.workplaces import build_workplace
 from counterpoise.errors import ConfigError, RunError, listed
 from counterpoise.experiment.assemble import load_federation
 from counterpoise.experiment.atomic import write_atomically
 from counterpoise.experiment.config import Experiment, load_experiment, make_experiment
-from counterpoise.experiment.folder import RunFolder, read_rows
+from counterpoise.experiment.folder import RunFolder
 from counterpoise.experiment.runner import Watch
 from counterpoise.experiment.toml import write_toml
 
 KINDS = {".npz": "arrays", ".safetensors": "pack"}
-
-
-class Prepared(NamedTuple):
-    """A run that is ready to be handed to Flower."""
-
-    folder: JobFolder
-    names: list[str]
-    experiment: Experiment
-    out: Path
-    job: Job
 
 
 class Description(NamedTuple):
@@ -48,70 +40,84 @@ class Description(NamedTuple):
     notes: tuple[str, ...]
 
 
-def up(experiment: Experiment | None, out: Path, watch: Watch | None = None) -> dict[str, Any]:
-    """Superlink, a supernode a client, and the run, all on this machine with TLS; taken down at the end.
+def up(
+    experiment: Experiment | None, out: Path, watch: Watch | None = None, say: Say = LOG.info
+) -> dict[str, Any]:
+    """A server and a process per client, all on this machine with TLS; taken down at the end.
 
     Without an experiment, the run in the folder goes on.
     """
     ready = prepare(experiment, out, named_nodes=True)
     certs = make_certs(ready.folder.path / "certs", ready.names)
-    link = Link("127.0.0.1", processes.free_port(), certs)
-    with _guarded(ready), processes.children() as children:
-        children.append(deployment.start_superlink(ready.folder, link))
-        for name in ready.names:
-            deployment.register(ready.folder, certs, name)
-            children.append(local_supernode(ready.folder, link, name))
-        deployment.submit(ready.folder)
-        return follow(ready, children[0], watch)
+    with _served(ready, Link("127.0.0.1", 0, certs)) as (grid, link):
+        clients = [local_client(ready, link, name) for name in ready.names]
+        with processes.kept_alive(clients):
+            return run(grid, ready, watch, say)
 
 
-def simulate(experiment: Experiment | None, out: Path, watch: Watch | None = None) -> dict[str, Any]:
-    """The run in Flower's simulation, whose clients are tasks of Ray on this machine."""
-    ready = prepare(experiment, out, named_nodes=False)
-    link = Link("127.0.0.1", processes.free_port(), None)
-    with _guarded(ready), processes.children() as children:
-        children.append(deployment.start_superlink(ready.folder, link, simulation=True))
-        deployment.submit(ready.folder, [f"num-supernodes={len(ready.names)}", "client-resources-num-cpus=1"])
-        return follow(ready, children[0], watch)
-
-
-def serve(experiment: Experiment | None, out: Path, link: Link, watch: Watch | None = None) -> dict[str, Any]:
-    """A superlink that clients of other machines come to, and the run."""
+def serve(
+    experiment: Experiment | None, out: Path, link: Link, watch: Watch | None = None, say: Say = LOG.info
+) -> dict[str, Any]:
+    """A port that clients of other machines come to, and the run."""
     ready = prepare(experiment, out, named_nodes=link.certs is not None)
-    with _guarded(ready), processes.children() as children:
-        children.append(deployment.start_superlink(ready.folder, link))
-        if link.certs is not None:
-            for name in ready.names:
-                deployment.register(ready.folder, link.certs, name)
-        deployment.submit(ready.folder)
-        return follow(ready, children[0], watch)
+    with _served(ready, link) as (grid, _):
+        return run(grid, ready, watch, say)
+
+
+def simulate(
+    experiment: Experiment | None, out: Path, watch: Watch | None = None, say: Say = LOG.info
+) -> dict[str, Any]:
+    """The run in Flower's simulation, whose clients are tasks of Ray on this machine."""
+    from counterpoise.engines.flower.simulated import simulation
+
+    ready = prepare(experiment, out, named_nodes=False)
+    nodes = simulation(ready.told, ready.folder.path, len(ready.names), ready.experiment.data.root)
+    with _resumable(ready), _logged(ready.folder), nodes as grid:
+        return run(grid, ready, watch, say)
+
+
+@contextmanager
+def _served(ready: Prepared, link: Link) -> Iterator[tuple[HubGrid, Link]]:
+    """The port of a run, open to its clients alone."""
+    hub = Hub()
+    if link.certs is not None:
+        hub.names = {_register(hub, link.certs, name): name for name in ready.names}
+    with _resumable(ready), _logged(ready.folder), listening(hub, link) as there:
+        yield HubGrid(hub, adapter.open_run(hub.link, ready.told)), there
+
+
+def _register(hub: Hub, certs: CertFolder, name: str) -> int:
+    path = certs.public_key(name)
+    if not path.is_file():
+        raise ConfigError(f"{path} is missing; legal: `counterpoise flower certs` with client {name}")
+    try:
+        return adapter.register(hub.link, path, name)
+    except ValueError:
+        raise ConfigError(f"{path} is damaged, or the key of another client too") from None
 
 
 def prepare(experiment: Experiment | None, out: Path, named_nodes: bool) -> Prepared:
-    """Check everything that can be checked here, then write what Flower will run."""
-    run, folder = RunFolder(out), JobFolder(out)
+    """Check everything that can be checked here, then write down what clients will be told."""
+    place, folder = RunFolder(out), JobFolder(out)
     resume = experiment is None
     if experiment is None:
-        if not run.holds_run():
+        if not place.holds_run():
             raise ConfigError(f"{out} holds no run: there is no config.toml in it")
-        experiment = _as_started(run, folder)
+        experiment = _as_started(place, folder)
     else:
-        run.check_free()
+        place.check_free()
     engine = experiment.engine.model_copy(update={"name": "flower"})
     experiment = experiment.model_copy(update={"engine": engine})
     count, form = _settle(experiment)
-    deployment.end_server_app(folder)
     folder.open(resume)
     write_atomically(folder.experiment, write_toml(experiment.tables()).encode())
-    write_app(folder.app, experiment, count, folder.run_id(), form)
-    job = Job(str(out.absolute()), resume, named_nodes)
-    folder.write_job(job)
-    return Prepared(folder, client_names(experiment, count), experiment, out, job)
+    told = what_clients_are_told(experiment, out.name, count, folder.run_id(), form)
+    return Prepared(experiment, out, told, resume, named_nodes)
 
 
-def _as_started(run: RunFolder, folder: JobFolder) -> Experiment:
+def _as_started(place: RunFolder, folder: JobFolder) -> Experiment:
     """The experiment that clients were told, so that each makes the same choices again; waiting may have changed."""
-    settled = load_experiment(run.config)
+    settled = load_experiment(place.config)
     told = load_experiment(folder.experiment) if folder.experiment.exists() else settled
     return told.model_copy(update={"flower": settled.flower})
 
@@ -128,41 +134,43 @@ def _settle(experiment: Experiment) -> tuple[int, str]:
     return len(federation.clients), ""
 
 
-def local_supernode(folder: JobFolder, link: Link, name: str) -> Child:
+def local_client(ready: Prepared, link: Link, name: str) -> Child:
     """A client on this machine, with its share of the experiment's data."""
-    place = folder.clients / name
-    path = place / "client.json"
-    write_client_file(path, ClientFile(name, str(place)))
-    return deployment.start_supernode(name, link, path, place / "flower", folder.logs / f"client-{name}.log")
-
-
-def follow(ready: Prepared, superlink: Child, watch: Watch | None) -> dict[str, Any]:
-    run, shown = RunFolder(ready.out), 0
-
-    def tick() -> None:
-        nonlocal shown
-        if watch is not None and run.metrics.exists():
-            with contextlib.suppress(Exception):  # a row may be half written
-                rows = read_rows(run.metrics)
-                for row in rows[shown:]:
-                    watch(row, ready.experiment.rounds)
-                shown = len(rows)
-
-    deployment.await_end(ready.folder, ready.job, superlink, tick)
-    summary: dict[str, Any] = json.loads(run.summary.read_text())
-    return summary
+    folder, root = ready.folder, ready.experiment.data.root
+    words = ["flower", "client", "--client", name, "--server", link.address]
+    words += ["--state", str(folder.clients / name)]
+    words += ["--insecure"] if link.certs is None else ["--certs", str(link.certs.path)]
+    log, env = folder.logs / f"client-{name}.log", {} if root is None else {"COUNTERPOISE_DATA": root}
+    return processes.start(f"client {name}", [*processes.program(), *words], log, env)
 
 
 @contextmanager
-def _guarded(ready: Prepared) -> Iterator[None]:
-    """A run that stopped says how to go on, and leaves no server app behind."""
+def _resumable(ready: Prepared) -> Iterator[None]:
+    """A run that stopped says how to go on."""
     try:
         yield
     except RunError as error:
         words, way_on = str(error), RunFolder(ready.out).way_on()
         raise RunError(words if way_on in words else f"{words}; {way_on}") from None
+
+
+@contextmanager
+def _logged(folder: JobFolder) -> Iterator[None]:
+    """What Flower and the port have to say goes into a file."""
+    sink = logging.FileHandler(folder.logs / "server.log")
+    sink.setFormatter(logging.Formatter("%(asctime)s %(name)s %(levelname)s %(message)s"))
+    loggers = [logging.getLogger(name) for name in ("flwr", "uvicorn", "uvicorn.error")]
+    before = [(logger.handlers, logger.propagate, logger.level) for logger in loggers]
+    for logger in loggers:
+        logger.handlers, logger.propagate = [sink], False
+        logger.setLevel(logging.WARNING)
+    try:
+        yield
     finally:
-        deployment.end_server_app(ready.folder)
+        for logger, (handlers, propagate, level) in zip(loggers, before, strict=True):
+            logger.handlers, logger.propagate = handlers, propagate
+            logger.setLevel(level)
+        sink.close()
 
 
 def certificates(path: Path, clients: list[str], hosts: list[str]) -> Mapping[str, str]:

@@ -7,14 +7,21 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from flwr.app import ArrayRecord, MetricRecord, RecordDict
+from flwr.app import ConfigRecord, RecordDict
 
 from counterpoise.client import Broadcast
-from counterpoise.core.codec import digest
+from counterpoise.core.codec import digest, encode
 from counterpoise.core.part import Task
 from counterpoise.core.tree import Params, Tree
 from counterpoise.engines.flower.forms import Form, check_form
-from counterpoise.engines.flower.records import pack_facts, pack_tree, take, unpack_facts, unpack_tree
+from counterpoise.engines.flower.records import (
+    pack_facts,
+    pack_tree,
+    read_tree,
+    take,
+    unpack_facts,
+    unpack_tree,
+)
 from counterpoise.engines.flower.refusal import Refused
 from counterpoise.errors import ConfigError
 from counterpoise.evaluate import Measurement, count
@@ -22,8 +29,10 @@ from counterpoise.evaluate import Measurement, count
 TRAIN, MEASURE, HELLO = "train", "evaluate.measure", "query.hello"
 MEASUREMENTS: dict[str, Measurement] = {"count": count}  # what a client may be asked to measure, by name
 
-ASK = {"run": str, "client": str, "round": int, "lr": float, "sha256": str, "memory": str, "since": int, "tasks": int}  # fmt: skip
-REPLY = {"client": str, "round": int, "sha256": str, "samples": int, "token": str}
+MOST_TASKS = 10_000  # of one message
+
+ASK = {"run": str, "client": str, "round": int, "lr": float, "sha256": str, "memory": str, "since": int, "tasks": str}  # fmt: skip
+REPLY = {"client": str, "round": int, "sha256": str, "samples": int, "token": str, "trees": bytes}
 MEASURE_ASK = {"client": str, "sha256": str, "models": int, "measurement": str}
 MEASURE_REPLY = {"client": str, "sha256": str}
 
@@ -75,40 +84,49 @@ def write_train(asks: Sequence[TrainAsk], sha256: str) -> list[RecordDict]:
     return [_train_content(ask, sha256, model) for ask in asks]
 
 
-def _train_content(ask: TrainAsk, sha256: str, model: ArrayRecord) -> RecordDict:
-    facts = pack_facts(
-        {
-            "run": ask.run,
-            "client": ask.client,
-            "round": ask.broadcast.round,
-            "lr": float(ask.broadcast.lr),
-            "sha256": sha256,
-            "memory": ask.memory,
-            "since": ask.since,
-            "tasks": len(ask.tasks),
-        }
-    )
-    knobs = {
-        f"task-{k}": MetricRecord({name: float(value) for name, value in task.knobs.items()})
-        for k, task in enumerate(ask.tasks)
+def _train_content(ask: TrainAsk, sha256: str, model: ConfigRecord) -> RecordDict:
+    facts = {
+        "run": ask.run,
+        "client": ask.client,
+        "round": ask.broadcast.round,
+        "lr": float(ask.broadcast.lr),
+        "sha256": sha256,
+        "memory": ask.memory,
+        "since": ask.since,
+        "tasks": json.dumps([{n: float(v) for n, v in task.knobs.items()} for task in ask.tasks]),
     }
-    return RecordDict({"ask": facts, "model": model, **knobs})
+    return RecordDict({"ask": pack_facts(facts), "model": model})
 
 
 def read_train(content: RecordDict, client: int) -> tuple[TrainAsk, str]:
     """What the server asks, for the client of this number, and the digest of what was received, checked."""
     facts = unpack_facts(content.get("ask"), ASK)
-    names = _task_names(facts["tasks"])
-    _, model, *knobs = take(content, ["ask", "model", *names])
+    _, model = take(content, ["ask", "model"])
     tree = unpack_tree(model)
-    broadcast = Broadcast(
-        facts["round"], facts["lr"], tree["params"], tree.get("buffers", {}), tree.get("shared", {})
-    )
+    try:
+        params, (buffers, shared) = tree["params"], (tree.get(name, {}) for name in ("buffers", "shared"))
+    except KeyError:
+        raise Refused("names") from None
+    broadcast = Broadcast(facts["round"], facts["lr"], params, buffers, shared)
     if broadcast_digest(broadcast) != facts["sha256"]:
         raise Refused("sha256")
-    tasks = [Task(client, dict(record)) for record in knobs]  # type: ignore[call-overload]
+    tasks = [Task(client, knobs) for knobs in _read_tasks(facts["tasks"])]
     ask = TrainAsk(facts["run"], facts["client"], broadcast, tasks, facts["memory"], facts["since"])
     return ask, facts["sha256"]
+
+
+def _read_tasks(text: str) -> list[dict[str, float]]:
+    """The settings of each training that is asked for: numbers by name."""
+    try:
+        tasks = json.loads(text)
+        sound = 1 <= len(tasks) <= MOST_TASKS and all(
+            type(value) is float for knobs in tasks for value in knobs.values()
+        )
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        sound = False
+    if not sound:
+        raise Refused("tasks")
+    return list(tasks)
 
 
 def write_train_reply(ask: TrainAsk, sha256: str, reply: TrainReply) -> RecordDict:
@@ -118,9 +136,9 @@ def write_train_reply(ask: TrainAsk, sha256: str, reply: TrainReply) -> RecordDi
         "sha256": sha256,
         "samples": reply.samples,
         "token": reply.token,
+        "trees": encode({str(k): tree for k, tree in enumerate(reply.trees)}),
     }
-    trees = {f"task-{k}": pack_tree(tree) for k, tree in enumerate(reply.trees)}
-    return RecordDict({"reply": pack_facts(facts), **trees})
+    return RecordDict({"reply": pack_facts(facts)})
 
 
 def read_train_reply(
@@ -128,23 +146,20 @@ def read_train_reply(
 ) -> TrainReply:
     """One client's answer, where every name, shape, type and number in it is as it must be."""
     facts = unpack_facts(content.get("reply"), REPLY)
+    take(content, ["reply"])
     known = {"client": ask.client, "round": ask.broadcast.round, "sha256": sha256, "samples": samples}
     for name, value in known.items():
         if facts[name] != value:
             raise Refused(name)
     if facts["token"] not in ("", token):
         raise Refused("token")
-    _, *records = take(content, ["reply", *_task_names(len(ask.tasks))])
-    trees = [unpack_tree(record) for record in records]
+    found = read_tree(facts["trees"])
+    if set(found) != {str(k) for k in range(len(ask.tasks))}:
+        raise Refused("names")
+    trees = [found[str(k)] for k in range(len(ask.tasks))]
     for tree in trees:
         check_form(tree, form)
     return TrainReply(samples, trees, str(facts["token"]))
-
-
-def _task_names(count: int) -> list[str]:
-    if not 1 <= count <= 10_000:
-        raise Refused("records")
-    return [f"task-{k}" for k in range(count)]
 
 
 def measurement_name(measurement: Measurement) -> str:

@@ -1,65 +1,36 @@
-"""Trees as Flower records and back: by name, typed, never pickled, never by position."""
+"""Trees and plain values as Flower records and back: typed, never pickled; a tree is one blob, so one request."""
 
 from __future__ import annotations
 
-import io
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-import torch
-from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+from flwr.app import ConfigRecord, RecordDict
 
-from counterpoise.core.tree import Tree, flatten, unflatten
+from counterpoise.core.codec import decode, encode
+from counterpoise.core.tree import Tree
 from counterpoise.engines.flower.refusal import Refused
+from counterpoise.errors import DataError
 
-KINDS = "fiub"  # floats, whole numbers, bools: nothing else is a tensor of ours
-NUMPY = "numpy.ndarray"
-HEADER_LIMIT = 10_000  # bytes that the head of one array may take
+TREE = "tree"  # the one entry of a record that holds a tree
 
 
-def pack_tree(tree: Tree) -> ArrayRecord:
-    """The tensors of a tree by path."""
-    flat = flatten(tree)
-    return ArrayRecord({path: Array(flat[path].detach().cpu().contiguous().numpy()) for path in sorted(flat)})
+def pack_tree(tree: Tree) -> ConfigRecord:
+    """A tree in the safetensors format."""
+    return ConfigRecord({TREE: encode(tree)})
 
 
 def unpack_tree(record: object) -> Tree:
     """The tree that `pack_tree` wrote, in memory of its own; refused where anything else is in it."""
-    if not isinstance(record, ArrayRecord):
-        raise Refused("records")
-    flat = {path: torch.from_numpy(read_array(array)) for path, array in record.items()}
+    return read_tree(unpack_facts(record, {TREE: bytes})[TREE])
+
+
+def read_tree(blob: bytes) -> Tree:
+    """A tree of a stranger's making: sizes are checked against the bytes before anything is allocated."""
     try:
-        return unflatten(flat)
-    except (ValueError, AttributeError, KeyError):
-        raise Refused("names") from None
-
-
-def read_array(array: Array) -> np.ndarray:
-    """The numbers of an array, copied; its head is checked against its size before anything is allocated."""
-    if array.stype != NUMPY:
-        raise Refused("dtype")
-    shape, fortran, dtype, start = _read_head(array.data)
-    if dtype.kind not in KINDS or dtype.hasobject or str(dtype) != array.dtype:
-        raise Refused("dtype")
-    if tuple(array.shape) != shape:
-        raise Refused("shape")
-    if math.prod(shape) * dtype.itemsize != len(array.data) - start:
-        raise Refused("size")
-    numbers = np.frombuffer(array.data, dtype, offset=start)
-    return np.array(numbers.reshape(shape, order="F" if fortran else "C"), order="C")
-
-
-def _read_head(data: bytes) -> tuple[tuple[int, ...], bool, np.dtype, int]:
-    stream = io.BytesIO(data)
-    try:
-        version = np.lib.format.read_magic(stream)
-        read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-        shape, fortran, dtype = read[version](stream, HEADER_LIMIT)
-    except (ValueError, KeyError, TypeError, SyntaxError):
-        raise Refused("size") from None
-    return shape, fortran, dtype, stream.tell()
+        return decode(blob)
+    except DataError:
+        raise Refused("tensors") from None
 
 
 def pack_facts(facts: Mapping[str, Any]) -> ConfigRecord:
@@ -85,5 +56,6 @@ def take(content: RecordDict, names: Sequence[str]) -> list[object]:
 
 
 def payload_bytes(content: RecordDict) -> int:
-    """Bytes of all tensors in a message, heads included."""
-    return sum(len(array.data) for record in content.array_records.values() for array in record.values())
+    """Bytes of all trees in a message."""
+    values = (value for record in content.config_records.values() for value in record.values())
+    return sum(len(value) for value in values if isinstance(value, bytes))

@@ -9,7 +9,8 @@ REASONS = {
     "names": "tensors are missing, too many or named otherwise",
     "shape": "a tensor has another shape",
     "dtype": "a tensor has another type",
-    "size": "a tensor's bytes are not what its head says",
+    "tensors": "what should be tensors is not readable as such",
+    "tasks": "the trainings that are asked for are not readable",
     "finite": "a number is not finite",
     "range": "a number is too large to be the result of training",
     "samples": "the number of samples is not what the client said at the start",
@@ -24,6 +25,7 @@ REASONS = {
     "data": "the client cannot read its data",
     "error": "the client failed",
     "form": "the client's data does not have the form that the server described",
+    "app": "another app than this program",
     "version": "the client has another version of this program",
 }
 

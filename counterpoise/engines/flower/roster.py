@@ -8,16 +8,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from flwr.app import Message
-from flwr.serverapp import Grid
 
 from counterpoise.engines.flower.answers import error_word
+from counterpoise.engines.flower.grid import Grid
 from counterpoise.engines.flower.hello import read_hello, write_hello
 from counterpoise.engines.flower.messages import HELLO, Hello
 from counterpoise.engines.flower.refusal import REASONS, Refused
 
 LOG = logging.getLogger("counterpoise")
 HELLO_TIMEOUT = 120.0  # a node that says nothing for so long is asked again
-PAUSE = 1.0
+PAUSE = 0.2
 
 
 @dataclass
@@ -29,6 +29,7 @@ class Roster:
     classes: int
     expected: Callable[[Hello], None] = lambda hello: None  # refuses a hello that contradicts what is known
     named_nodes: bool = False  # nodes are registered under their client's name
+    seen: Callable[[], None] = lambda: None  # told after each look for nodes
     hellos: dict[str, Hello] = field(default_factory=dict)
     refusals: list[tuple[str, str]] = field(default_factory=list)  # who was refused, and why
     _node: dict[str, int] = field(default_factory=dict)
@@ -42,7 +43,17 @@ class Roster:
         while self.missing() and (left := deadline - time.monotonic()) > 0:
             if not self.meet(min(left, HELLO_TIMEOUT)):
                 time.sleep(min(PAUSE, left))
+            self.seen()
         return self.missing()
+
+    def why_missing(self) -> dict[str, str]:
+        """What is known of clients that are not there: who was refused, and why."""
+        refused = {name: f"{REASONS[why]} ({why})" for name, why in self.refusals}
+        known = {**refused, **self.grid.turned_away}
+        return {name: known[name] for name in self.missing() if name in known}
+
+    def known(self) -> list[str]:
+        return list(self._node)
 
     def missing(self) -> list[str]:
         return [name for name in self.names if name not in self._node]
@@ -84,8 +95,9 @@ class Roster:
                 raise Refused("sender")
             self.expected(hello)
         except Refused as refusal:
-            self.refusals.append((claimed, refusal.reason))
-            LOG.warning("%s is refused: %s (%s)", claimed, REASONS[refusal.reason], refusal.reason)
+            known = claimed if claimed in self.names else registered or claimed
+            self.refusals.append((known, refusal.reason))
+            LOG.warning("client %s is refused: %s (%s)", known, REASONS[refusal.reason], refusal.reason)
             return
         self._node[hello.client] = node
         self.hellos[hello.client] = hello

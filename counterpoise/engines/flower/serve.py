@@ -3,73 +3,114 @@
 from __future__ import annotations
 
 import json
-import os
+import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
-
-from flwr.serverapp import Grid
+from typing import Any, NamedTuple
 
 from counterpoise.data.federation import Federation
 from counterpoise.engines.choose import EngineSettings
-from counterpoise.engines.flower.job import Job, JobFolder, read_job
+from counterpoise.engines.flower.grid import Grid
+from counterpoise.engines.flower.job import JobFolder, Told, write_roster
 from counterpoise.engines.flower.messages import Hello
 from counterpoise.engines.flower.own_data import surveyed_federation
 from counterpoise.engines.flower.refusal import Refused
 from counterpoise.engines.flower.roster import Roster, first_of
 from counterpoise.engines.flower.server import FlowerEngine, Patience
+from counterpoise.engines.flower.shares import capped, share_lines
+from counterpoise.engines.flower.status import Status
 from counterpoise.engines.flower.workplaces import client_names
 from counterpoise.engines.workplace import Workplace
-from counterpoise.errors import CounterpoiseError, RunError
+from counterpoise.errors import RunError
 from counterpoise.experiment import runner
 from counterpoise.experiment.assemble import load_federation
-from counterpoise.experiment.atomic import write_atomically
-from counterpoise.experiment.config import Experiment, load_experiment
+from counterpoise.experiment.config import Experiment
 from counterpoise.experiment.folder import RunFolder
+from counterpoise.experiment.runner import Watch
+
+LOG = logging.getLogger("counterpoise")
 
 
-def serve(grid: Grid, run_config: Mapping[str, Any]) -> None:
-    """Run to the end; the last word goes into the run's folder, where the command that waits reads it."""
-    job = read_job()
-    folder = JobFolder(Path(job.out))
-    write_atomically(folder.process, str(os.getpid()).encode())
-    try:
-        run(grid, run_config, job, folder)
-    except CounterpoiseError as error:
-        folder.finish(job, str(error), error.exit_code)
-    except BaseException as error:
-        folder.finish(job, f"the server app failed: {type(error).__name__}: {error}", 4)
-        raise
-    else:
-        folder.finish(job)
+class Prepared(NamedTuple):
+    """A run that is ready for its clients."""
+
+    experiment: Experiment
+    out: Path
+    told: Told  # what clients are told
+    resume: bool
+    named_nodes: bool = False  # nodes are registered under their clients' names
+
+    @property
+    def folder(self) -> JobFolder:
+        return JobFolder(self.out)
+
+    @property
+    def names(self) -> list[str]:
+        return client_names(self.experiment, int(self.told["clients"]))
 
 
-def run(grid: Grid, run_config: Mapping[str, Any], job: Job, folder: JobFolder) -> None:
-    experiment = load_experiment(folder.experiment)
+Say = Callable[[str], None]
+
+
+def run(grid: Grid, ready: Prepared, watch: Watch | None = None, say: Say = LOG.info) -> dict[str, Any]:
+    """From the clients' coming to the summary."""
+    experiment, folder, form = ready.experiment, ready.folder, str(ready.told["form"])
     shared = None if experiment.flower.clients else load_federation(experiment)
-    classes = len(shared.classes) if shared else len(json.loads(str(run_config["form"]))["classes"])
-    names = client_names(experiment, int(run_config["clients"]))
-    known = _known_counts(names, shared, folder)
-    roster = Roster(grid, names, classes, _agreeing(known), job.named_nodes)
-    missing = roster.gather(experiment.flower.wait)
-    if missing and not (job.resume and len(names) - len(missing) >= experiment.flower.min_replies):
-        raise RunError(f"{len(missing)} of {len(names)} clients did not come: {first_of(missing)}")
-    federation = shared or _surveyed(experiment, str(run_config["form"]), roster, folder)
+    classes = len(shared.classes) if shared else len(json.loads(form)["classes"])
+    known = _known_counts(ready.names, shared, folder)
+    roster = Roster(grid, ready.names, classes, _agreeing(known), ready.named_nodes)
+    status = Status(folder.status, ready.names, experiment.rounds)
+    roster.seen = lambda: status.see(roster.known(), roster.why_missing())
+    try:
+        _gather(roster, ready)
+        federation = shared or _surveyed(experiment, form, roster, folder)
+        samples = dict(zip(ready.names, federation.samples().tolist(), strict=True))
+        counted = capped(samples, experiment.flower.max_share)
+        for line in share_lines(samples, counted):
+            say(line)
+        summary = _start(grid, ready, roster, federation, status, list(counted.values()), watch)
+    except BaseException as error:
+        status.end(f"stopped: {error or type(error).__name__}")
+        raise
+    status.end("done")
+    return summary
 
+
+def _gather(roster: Roster, ready: Prepared) -> None:
+    """Wait for clients; a run that goes on needs no more of them than a round does."""
+    flower, names = ready.experiment.flower, ready.names
+    missing = roster.gather(flower.wait)
+    if missing and not (ready.resume and len(names) - len(missing) >= flower.min_replies):
+        why = roster.why_missing()
+        words = [f"{name} (refused: {why[name]})" if name in why else name for name in missing]
+        raise RunError(f"{len(missing)} of {len(names)} clients did not come: {first_of(words)}")
+
+
+def _start(
+    grid: Grid,
+    ready: Prepared,
+    roster: Roster,
+    federation: Federation,
+    status: Status,
+    counted: list[int],
+    watch: Watch | None,
+) -> dict[str, Any]:
     engines: list[FlowerEngine] = []
 
     def connect(settings: EngineSettings, work: Workplace) -> FlowerEngine:
-        engines.append(FlowerEngine(work, grid, roster, str(run_config["run"]), patience_of(experiment)))
+        patience, run_id = patience_of(ready.experiment), str(ready.told["run"])
+        engines.append(FlowerEngine(work, grid, roster, run_id, patience, status, counted))
         return engines[-1]
 
-    def watch(row: Mapping[str, Any], rounds: int) -> None:
+    def note(row: Mapping[str, Any], rounds: int) -> None:
         traffic = {"sent_bytes": engines[-1].sent_bytes, "received_bytes": engines[-1].received_bytes}
-        RunFolder(Path(job.out)).append(folder.traffic, {"round": row["round"], **traffic})
+        RunFolder(ready.out).append(ready.folder.traffic, {"round": row["round"], **traffic})
+        if watch is not None:
+            watch(row, rounds)
 
-    if job.resume:
-        runner.resume(Path(job.out), watch, federation, connect=connect)
-    else:
-        runner.start(experiment, Path(job.out), watch, federation, connect=connect)
+    if ready.resume:
+        return runner.resume(ready.out, note, federation, connect=connect)
+    return runner.start(ready.experiment, ready.out, note, federation, connect=connect)
 
 
 def patience_of(experiment: Experiment) -> Patience:
@@ -99,6 +140,6 @@ def _surveyed(experiment: Experiment, form: str, roster: Roster, folder: JobFold
     """The federation as its clients describe it; what they said at the start holds for the whole run."""
     if not folder.roster.exists():
         said = {name: hello._replace(surveys={})._asdict() for name, hello in roster.hellos.items()}
-        write_atomically(folder.roster, json.dumps(said).encode())
+        write_roster(folder.roster, said)
     hellos = {name: Hello(**said) for name, said in json.loads(folder.roster.read_text()).items()}
     return surveyed_federation(experiment, form, [hellos[name] for name in roster.names])

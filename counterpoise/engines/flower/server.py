@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 from flwr.app import Message, RecordDict
-from flwr.serverapp import Grid
 
 from counterpoise.client import Broadcast
 from counterpoise.core.codec import digest
@@ -24,17 +24,20 @@ from counterpoise.engines.flower.forms import (
     survey_form,
     zeros_of,
 )
+from counterpoise.engines.flower.grid import Grid
 from counterpoise.engines.flower.memory import FIRST, next_token
 from counterpoise.engines.flower.messages import TrainAsk, TrainReply, measurement_name
 from counterpoise.engines.flower.records import payload_bytes
 from counterpoise.engines.flower.refusal import Refused
 from counterpoise.engines.flower.roster import Roster
+from counterpoise.engines.flower.status import Status
 from counterpoise.engines.memories import Memories
 from counterpoise.engines.workplace import Refusal, Workplace
 from counterpoise.errors import RunError
 from counterpoise.evaluate import Measurement
 
 NOBODY = -1  # a reply of a node that speaks for no client
+GRACE = 60.0  # seconds that a message outlives its round, so that the server alone decides when that is over
 KEPT = "kept on the client"  # stands in a checkpoint for memory that is not on the server
 
 
@@ -56,6 +59,8 @@ class FlowerEngine:
     roster: Roster
     run: str  # names this run on the clients' disks
     patience: Patience = Patience()
+    status: Status | None = None
+    counted: Sequence[int] = ()  # samples that each client counts for; by default as many as it has
     memory: Memories = field(default_factory=Memories)  # client -> the token of what it keeps
     refused: Sequence[Refusal] = ()
     sent_bytes: int = 0
@@ -67,10 +72,12 @@ class FlowerEngine:
         sha256, form = messages.broadcast_digest(broadcast), self._form(tasks[0], broadcast)
         asks, nodes, names = self._asks(tasks, broadcast), self.roster.online(), self.roster.names
         there = {name: ask for name, ask in asks.items() if name in nodes}
-        contents = messages.write_train(list(there.values()), sha256)
-        replies = self._exchange(
-            messages.TRAIN, str(broadcast.round), dict(zip(there, contents, strict=True)), nodes
-        )
+        contents = dict(zip(there, messages.write_train(list(there.values()), sha256), strict=True))
+        if self.status is not None:
+            self.status.ask(
+                broadcast.round, {name: payload_bytes(content) for name, content in contents.items()}
+            )
+        replies = self._exchange(messages.TRAIN, str(broadcast.round), contents, nodes)
 
         def read(name: str, content: RecordDict) -> TrainReply:
             samples = int(self.work.federation.samples()[names.index(name)])
@@ -79,10 +86,16 @@ class FlowerEngine:
 
         answers, refused = first_answers(replies, nodes, there, read)
         self.refused = sorted(Refusal(names.index(n) if n in names else NOBODY, why) for n, why in refused)
+        if self.status is not None:
+            self.status.settle(asks, answers, dict(refused))
         usable = answers if len(answers) >= self.patience.min_replies else {}
         self._pending = {names.index(n): a.token for n, a in usable.items() if a.token}
-        rows = [(names.index(n), a.samples, tree) for n, a in usable.items() for tree in a.trees]
+        found = [(names.index(name), answer) for name, answer in usable.items()]
+        rows = [(k, self._counted(k, a), tree) for k, a in found for tree in a.trees]
         return self._stack(sorted(rows, key=lambda row: row[0]), form)
+
+    def _counted(self, client: int, answer: TrainReply) -> int:
+        return self.counted[client] if self.counted else answer.samples
 
     def commit(self, round: int, clients: Sequence[int]) -> None:
         """Clients learn of it by the token that their next message names."""
@@ -154,13 +167,19 @@ class FlowerEngine:
     ) -> list[Message]:
         timeout = self.patience.timeout
         asks = [
-            Message(content, nodes[name], kind, ttl=timeout, group_id=group)
+            Message(content, nodes[name], kind, ttl=timeout + GRACE, group_id=group)
             for name, content in contents.items()
         ]
+        self.grid.listen(partial(self._hear, {node: name for name, node in nodes.items()}))
         self.sent_bytes += sum(payload_bytes(content) for content in contents.values())
         replies = list(self.grid.send_and_receive(asks, timeout=timeout)) if asks else []
         self.received_bytes += sum(payload_bytes(reply.content) for reply in replies if reply.has_content())
         return replies
+
+    def _hear(self, names: Mapping[int, str], reply: Message, seconds: float) -> None:
+        name = names.get(reply.metadata.src_node_id)
+        if self.status is not None and name is not None:
+            self.status.hear(name, seconds, payload_bytes(reply.content) if reply.has_content() else 0)
 
     def _stack(self, rows: Sequence[tuple[int, int, Tree]], form: Form) -> Replies:
         client = torch.tensor([row[0] for row in rows], dtype=torch.int64)

@@ -1,0 +1,189 @@
+"""What a server takes from Flower's inside; with `wire` all there is to mend when the pinned version moves.
+
+Messages, node keys, link state and the fleet protocol are Flower's. What Flower puts around them is not used: its
+superlink serves control and runtime beside the fleet on one port, and its supernode starts a process per message.
+"""
+
+from __future__ import annotations
+
+import binascii
+import datetime
+from base64 import b64decode
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import load_ssh_public_key
+from flwr.app import Error, Message
+from flwr.app.message import make_message, remove_content_from_message
+from flwr.common.constant import (
+    NOOP_ACCOUNT_NAME,
+    NOOP_FLWR_AID,
+    SUPERLINK_NODE_ID,
+    SYSTEM_TIME_TOLERANCE,
+    TIMESTAMP_HEADER,
+    TIMESTAMP_TOLERANCE,
+)
+from flwr.proto import fleet_pb2, heartbeat_pb2, message_pb2, node_pb2, run_pb2
+from flwr.server.superlink.linkstate import LinkState as LinkState
+from flwr.server.superlink.linkstate import LinkStateFactory
+from flwr.supercore.constant import (
+    FLEET_HTTP_PUBLIC_KEY_HEADER,
+    FLEET_HTTP_SIGNATURE_HEADER,
+    FLWR_IN_MEMORY_DB_NAME,
+    NOOP_FEDERATION_ID,
+    NodeStatus,
+    TaskType,
+)
+from flwr.supercore.date import now
+from flwr.supercore.error import FlowerError as FlowerError
+from flwr.supercore.inflatable.inflatable_object import (
+    get_all_nested_objects,
+    get_object_tree,
+    iterate_object_tree,
+    no_object_id_recompute,
+)
+from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
+from flwr.supercore.object_store import ObjectStoreFactory
+from flwr.supercore.primitives.asymmetric import (
+    bytes_to_public_key,
+    public_key_to_bytes,
+    verify_signature,
+)
+from flwr.supercore.task_identity import TaskIdentity
+from flwr.superlink.federation import NoOpFederationManager
+from flwr.superlink.servicer.fleet import fleet_handlers
+
+UNREADABLE = 99  # our code for a reply that is no message at all
+APP = "counterpoise/run"  # what a run is called; a client answers no other
+PATH = "/v1/fleet/"
+VERSION_HEADER = "counterpoise-version"
+PLACE_HEADER = "counterpoise-place"  # proves that a node comes from the state folder of the one it follows
+
+Handler = Callable[[Any, LinkState], Any]
+
+
+class Route(NamedTuple):
+    """One request of the fleet protocol."""
+
+    request: type[Any]
+    handle: Handler
+
+
+ROUTES: Mapping[str, Route] = {
+    "activate-node": Route(fleet_pb2.ActivateNodeRequest, fleet_handlers.activate_node),
+    "deactivate-node": Route(fleet_pb2.DeactivateNodeRequest, fleet_handlers.deactivate_node),
+    "send-node-heartbeat": Route(heartbeat_pb2.SendNodeHeartbeatRequest, fleet_handlers.send_node_heartbeat),
+    "get-run": Route(run_pb2.GetRunRequest, fleet_handlers.get_run),
+    "pull-messages": Route(
+        fleet_pb2.PullMessagesRequest,
+        lambda request, link: fleet_handlers.pull_messages(request, link, link.object_store),
+    ),
+    "pull-object": Route(message_pb2.PullObjectRequest, fleet_handlers.pull_object),
+    "push-messages": Route(fleet_pb2.PushMessagesRequest, fleet_handlers.push_messages),
+    "push-object": Route(message_pb2.PushObjectRequest, fleet_handlers.push_object),
+}
+# Only without certificates, on loopback, where nodes have keys of their own making.
+REGISTER = Route(
+    fleet_pb2.RegisterNodeFleetRequest,
+    lambda request, link: fleet_handlers.register_node(request, link, enable_supernode_auth=False),
+)
+
+
+def link_factory() -> LinkStateFactory:
+    """Makes Flower's link state in this process's memory: nothing of it is on disk or has an address."""
+    return LinkStateFactory(FLWR_IN_MEMORY_DB_NAME, NoOpFederationManager(), ObjectStoreFactory())
+
+
+def register(link: LinkState, public_key: Path, name: str) -> int:
+    """Let the node that holds this key come, under this name alone."""
+    key = load_ssh_public_key(public_key.read_bytes())
+    if not isinstance(key, ec.EllipticCurvePublicKey):
+        raise ValueError("a key on an elliptic curve is needed")
+    return link.create_node(NOOP_FLWR_AID, NOOP_ACCOUNT_NAME, public_key_to_bytes(key), 0, name=name)
+
+
+def open_run(link: LinkState, told: Mapping[str, Any]) -> int:
+    """A run that is at work, with what clients are told of it."""
+    kind = TaskType.SERVER_APP
+    run = link.create_run(APP, None, None, dict(told), NOOP_FEDERATION_ID, None, NOOP_FLWR_AID, kind)
+    task = cast(int, link.get_run_info(run_ids=[run])[0].primary_task_id)
+    link.claim_task(task)
+    link.activate_task(task)
+    # The task is this process: it needs no token, and one that lapses in a long round would end the run.
+    link.task_token_store.pop(task)  # type: ignore[attr-defined]
+    TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = run, SUPERLINK_NODE_ID, task
+    return run
+
+
+def online_nodes(link: LinkState) -> list[node_pb2.NodeInfo]:
+    return list(link.get_node_info(statuses=[NodeStatus.ONLINE]))
+
+
+def signing_key(headers: Mapping[str, str]) -> bytes | None:
+    """The public key whose owner signed this request a short while ago; None where nobody did."""
+    try:
+        key = b64decode(headers[FLEET_HTTP_PUBLIC_KEY_HEADER], validate=True)
+        signature = b64decode(headers[FLEET_HTTP_SIGNATURE_HEADER], validate=True)
+        signed_at = headers[TIMESTAMP_HEADER]
+        age = (now() - datetime.datetime.fromisoformat(signed_at)).total_seconds()
+        fresh = -SYSTEM_TIME_TOLERANCE < age < TIMESTAMP_TOLERANCE + SYSTEM_TIME_TOLERANCE
+        genuine = fresh and verify_signature(bytes_to_public_key(key), signed_at.encode("ascii"), signature)
+    except (KeyError, ValueError, TypeError, AttributeError, binascii.Error):
+        return None
+    return key if genuine else None
+
+
+def claimed_node(request: Any) -> int:
+    """The node that a request says it comes from."""
+    return int(request.node.node_id if hasattr(request, "node") else request.node_id)
+
+
+def post(link: LinkState, run: int, message: Message) -> str:
+    """Put a message where its node finds it; returns its id, empty where no such node is known."""
+    with no_object_id_recompute():
+        message.metadata.__dict__["_message_id"] = message.object_id
+        objects, session = get_all_nested_objects(message), link.start_session(run)
+        head = remove_content_from_message(message)
+        stored, missing = link.store_message_and_object_tree(head, get_object_tree(message), session)
+        for name in missing:
+            link.store_object(run, session, name, objects[name].deflate())
+    return str(message.metadata.message_id) if stored else ""
+
+
+def renewed(message: Message) -> Message:
+    """The same question once more, under an id of its own, for the time that is left."""
+    told, left = message.metadata, message.metadata.created_at + message.metadata.ttl - now().timestamp()
+    return Message(
+        message.content, told.dst_node_id, told.message_type, ttl=max(left, 1.0), group_id=told.group_id
+    )
+
+
+def begun_reply(link: LinkState, run: int, message_id: str) -> Message | None:
+    """The head of the reply to a message, once its sender has begun to send it; an error where its node is gone."""
+    return next(iter(link.get_message_res({message_id}, run)), None)
+
+
+def whole_reply(link: LinkState, run: int, head: Message, node: int) -> Message | None:
+    """The reply of this node with all that belongs to it; None while some of it is on its way."""
+    if head.metadata.src_node_id != node:
+        return head  # Flower's own word that the node is gone
+    tree = link.object_store.get_object_tree(head.metadata.message_id)
+    contents = {part.object_id: link.get_object(run, part.object_id) for part in iterate_object_tree(tree)}
+    if not all(contents.values()):
+        return None
+    try:
+        reply = cast(Message, inflate_object_from_contents(head.metadata.message_id, cast(Any, contents)))
+        reply.metadata.__dict__["_src_node_id"] = node  # whatever is written in it
+    except Exception:  # bytes of a stranger's making
+        return make_message(metadata=head.metadata, error=Error(UNREADABLE, ""))
+    return reply
+
+
+def withdraw(link: LinkState, message_id: str, reply_id: str | None) -> None:
+    """Forget a message and its reply."""
+    link.delete_messages({message_id})
+    for name in (message_id, reply_id):
+        if name:
+            link.object_store.delete(name)
