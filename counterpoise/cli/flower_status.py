@@ -24,6 +24,7 @@ COLUMNS = (
     "state",
     "answered",
     "missed",
+    "late",
     "refused",
     "MB sent",
     "MB received",
@@ -66,10 +67,10 @@ def frame(found: dict[str, Any]) -> Group:
         table.add_column(name, justify="left" if left else "right", no_wrap=name != "why refused")
     for name, client in found["clients"].items():
         seconds = "" if client.seconds is None else f"{client.seconds:.2f}"
-        numbers = [str(client.answered), str(client.missed), str(client.refused)]
+        counts = (client.answered, client.missed, client.late, client.refused)
         sizes = [f"{size / 1e6:.1f}" for size in (client.bytes_down, client.bytes_up)]
         state = Text(client.state, style=COLOURS.get(client.state, ""))
-        table.add_row(Text(name), state, *numbers, *sizes, seconds, Text(client.why))
+        table.add_row(Text(name), state, *map(str, counts), *sizes, seconds, Text(client.why))
     return Group(Text(_heading(found), style="bold"), table)
 
 

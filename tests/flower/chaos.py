@@ -18,10 +18,11 @@ RESET = struct.pack("ii", 1, 0)  # close without farewell
 
 @dataclass
 class Relay:
-    """Passes bytes on to `target`: late, with some connections reset, and for a while not at all."""
+    """Passes bytes on to `target`: late, slowly, with some connections reset, and for a while not at all."""
 
     target: int
     delay: float = 0.2
+    rate: float = 1e6  # bits per second, each way of each connection
     resets: float = 0.05  # share of connections
     cut_from: float = float("inf")  # no connection passes from here on, in seconds of `time.monotonic`
     cut_until: float = 0.0
@@ -64,7 +65,7 @@ class Relay:
     def _pump(self, source: socket.socket, sink: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while (data := source.recv(CHUNK)) and not self.is_cut():
-                time.sleep(self.delay)
+                time.sleep(self.delay + 8 * len(data) / self.rate)
                 sink.sendall(data)
         for end in (source, sink):
             with contextlib.suppress(OSError):

@@ -41,6 +41,7 @@ class LocalGrid:
     canned: list[Message] | None = None  # what comes back instead of asking anybody
     sent: list[Message] = field(default_factory=list)
     turned_away: dict[str, str] = field(default_factory=dict)
+    late: dict[str, int] = field(default_factory=dict)
 
     def listen(self, heard: Heard) -> None:
         """All replies of a round come together here."""

@@ -160,6 +160,12 @@ def renewed(message: Message) -> Message:
     )
 
 
+def awaited(link: LinkState, reply: Any, node: int) -> bool:
+    """Whether the message that this is the head of a reply to went to this node and is still there."""
+    asked = link.message_ins_store.get(reply.reply_to_message_id)  # type: ignore[attr-defined]
+    return asked is not None and asked.metadata.dst_node_id == node
+
+
 def begun_reply(link: LinkState, run: int, message_id: str) -> Message | None:
     """The head of the reply to a message, once its sender has begun to send it; an error where its node is gone."""
     return next(iter(link.get_message_res({message_id}, run)), None)

@@ -111,10 +111,20 @@ class Front:
             self._admit(request, node)
         if route is ROUTES["pull-messages"]:
             return await self._pull(request, asked, node)
+        if route is ROUTES["push-messages"]:
+            self._check_awaited(asked, node)
         reply = await run_in_threadpool(route.handle, asked, hub.link)
         if route in (ROUTES["push-messages"], ROUTES["push-object"], ROUTES["deactivate-node"]):
             hub.wake_run()
         return reply
+
+    def _check_awaited(self, asked: Any, node: int) -> None:
+        """A reply to a message of this node's that the run still waits for; one that comes late is counted."""
+        for message in asked.messages_list:
+            if not adapter.awaited(self.hub.link, message.metadata, node):
+                name = self.hub.names.get(node, "a client")
+                self.hub.late[name] = self.hub.late.get(name, 0) + 1
+                raise Denied(409, "nobody waits for this answer")
 
     def _admit(self, request: Request, node: int) -> None:
         """One node speaks for a client; the one that follows it from the same folder takes its place at once."""

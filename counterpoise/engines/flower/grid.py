@@ -35,6 +35,10 @@ class Grid(Protocol):
     def turned_away(self) -> Mapping[str, str]:
         """Clients that were refused at the door, and why."""
 
+    @property
+    def late(self) -> Mapping[str, int]:
+        """How many answers of each client came when nobody waited for them any more."""
+
     def listen(self, heard: Heard) -> None:
         """Have each reply told as it comes, where there is a way to know."""
 
@@ -70,6 +74,10 @@ class HubGrid:
     @property
     def turned_away(self) -> Mapping[str, str]:
         return self.hub.turned_away
+
+    @property
+    def late(self) -> Mapping[str, int]:
+        return self.hub.late
 
     def get_nodes(self) -> list[NodeInfo]:
         return list(adapter.online_nodes(self.hub.link))

@@ -21,6 +21,9 @@ class Hub:
     places: dict[int, str] = field(default_factory=dict)  # node -> the state folder that it came from
     seen: dict[int, float] = field(default_factory=dict)  # node -> when it last asked for something
     turned_away: dict[str, str] = field(default_factory=dict)  # client -> why it was refused at the door
+    late: dict[str, int] = field(
+        default_factory=dict
+    )  # client -> answers that came when nobody waited any more
     closed: bool = False  # nobody is made to wait any more
     limit: int = 64 << 20  # bytes of one request
     arrived: threading.Condition = field(default_factory=threading.Condition)  # a piece of a reply, or a loss

@@ -87,7 +87,7 @@ class FlowerEngine:
         answers, refused = first_answers(replies, nodes, there, read)
         self.refused = sorted(Refusal(names.index(n) if n in names else NOBODY, why) for n, why in refused)
         if self.status is not None:
-            self.status.settle(asks, answers, dict(refused))
+            self.status.settle(asks, answers, dict(refused), self.grid.late)
         usable = answers if len(answers) >= self.patience.min_replies else {}
         self._pending = {names.index(n): a.token for n, a in usable.items() if a.token}
         found = [(names.index(name), answer) for name, answer in usable.items()]

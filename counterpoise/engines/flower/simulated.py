@@ -128,6 +128,7 @@ class LivingGrid(InMemoryGrid):
         super().__init__(factory)
         self._nodes = nodes
         self.turned_away: Mapping[str, str] = {}  # there is no door
+        self.late: Mapping[str, int] = {}
 
     def listen(self, heard: Heard) -> None:
         """Flower does not say when a reply comes."""

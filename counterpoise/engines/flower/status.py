@@ -23,6 +23,7 @@ class ClientStatus:
     state: str = "not here yet"  # here, at work, gone, refused
     answered: int = 0  # rounds
     missed: int = 0
+    late: int = 0  # answers that came when their round was over
     refused: int = 0  # messages of its that were not used
     why: str = ""  # the last refusal
     bytes_down: int = 0
@@ -71,8 +72,16 @@ class Status:
         client.bytes_up += size
         self.write(at_once=False)
 
-    def settle(self, asked: Iterable[str], answered: Collection[str], refused: Mapping[str, str]) -> None:
+    def settle(
+        self,
+        asked: Iterable[str],
+        answered: Collection[str],
+        refused: Mapping[str, str],
+        late: Mapping[str, int],
+    ) -> None:
         """How a round ended for those it asked."""
+        for name in late.keys() & self.clients.keys():
+            self.clients[name].late = late[name]
         for name in asked:
             client = self.clients[name]
             client.answered += name in answered
