@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -29,6 +30,7 @@ from counterpoise.experiment.assemble import load_federation
 from counterpoise.experiment.config import parse_experiment
 
 TOLD = "COUNTERPOISE_FLOWER_TOLD"  # path of what clients are told, for the processes of Ray
+FAREWELL = 30.0  # seconds for Ray to end
 STATE = "COUNTERPOISE_FLOWER_STATE"  # folder of all clients' memory
 
 BACKEND = {
@@ -87,15 +89,17 @@ def simulation(told: Mapping[str, Any], folder: Path, clients: int, root: str | 
     own |= {} if root is None else {"COUNTERPOISE_DATA": root}
     before, stop = {name: os.environ.get(name) for name in own}, threading.Event()
     os.environ.update(own)
+    grid = _start_nodes(clients, stop)
     try:
-        yield _start_nodes(clients, stop)
+        yield grid
     finally:
         stop.set()
+        grid.nodes.join(FAREWELL)
         for name, value in before.items():
             os.environ.pop(name) if value is None else os.environ.update({name: value})
 
 
-def _start_nodes(clients: int, stop: threading.Event) -> Grid:
+def _start_nodes(clients: int, stop: threading.Event) -> LivingGrid:
     factory = adapter.link_factory()
     link = factory.state()
     (run,) = link.get_run_info(run_ids=[adapter.open_run(link, {})])
@@ -126,7 +130,7 @@ class LivingGrid(InMemoryGrid):
 
     def __init__(self, factory: Any, nodes: threading.Thread) -> None:
         super().__init__(factory)
-        self._nodes = nodes
+        self.nodes = nodes
         self.turned_away: Mapping[str, str] = {}  # there is no door
         self.late: Mapping[str, int] = {}
 
@@ -134,6 +138,6 @@ class LivingGrid(InMemoryGrid):
         """Flower does not say when a reply comes."""
 
     def get_node_ids(self) -> Iterable[int]:
-        if not self._nodes.is_alive():
+        if not self.nodes.is_alive():
             raise RunError("Flower's simulation ended: Ray could not be started, or stopped")
         return list(super().get_node_ids())

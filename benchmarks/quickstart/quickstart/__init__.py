@@ -1,0 +1,1 @@
+"""FedAvg in the way of Flower's quickstart, on the model and data of `benchmarks/flower.py`."""
