@@ -370,3 +370,51 @@ def test_what_clients_are_told_holds_no_secret_of_the_server(tmp_path: Path) -> 
     ready = prepare(experiment("fedavg", 2, track=track), tmp_path / "out", named_nodes=True)
     assert "canary-7f3a" not in str(ready.told)
     assert str(tmp_path) not in str(ready.told)
+
+
+FOREIGN = {
+    "pyproject.toml": """
+[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+
+[project]
+name = "foreign"
+version = "1.0.0"
+description = "x"
+license = "MIT"
+dependencies = []
+
+[tool.flwr.app]
+publisher = "mallory"
+
+[tool.flwr.app.components]
+serverapp = "foreign.server:app"
+clientapp = "foreign.client:app"
+""",
+    "foreign/__init__.py": "",
+    "foreign/server.py": "from flwr.serverapp import ServerApp\nopen({canary!r}, 'w').write('server')\napp = ServerApp()\n",
+    "foreign/client.py": "from flwr.clientapp import ClientApp\nopen({canary!r}, 'w').write('client')\napp = ClientApp()\n",
+}
+
+
+def test_an_app_that_somebody_submits_runs_nowhere(port: Port, tmp_path: Path) -> None:
+    """Flower's own command, with the authority's certificate, as it ran programs on earlier versions."""
+    canary, home = tmp_path / "canary", tmp_path / "home"
+    (tmp_path / "app" / "foreign").mkdir(parents=True)
+    home.mkdir()
+    for name, text in FOREIGN.items():
+        (tmp_path / "app" / name).write_text(text.replace("{canary!r}", repr(str(canary))))
+    trust = f'address = "{port.link.address}"\nroot-certificates = "{port.certs.authority}"\n'
+    (home / "config.toml").write_text(f'[superlink]\ndefault = "there"\n\n[superlink.there]\n{trust}')
+    env = os.environ | {
+        "FLWR_HOME": str(home),
+        "FLWR_TELEMETRY_ENABLED": "0",
+        "FLWR_DISABLE_UPDATE_CHECK": "1",
+    }
+    command = [str(Path(sys.executable).parent / "flwr"), "run", str(tmp_path / "app"), "there"]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode != 0
+    assert "404" in done.stdout + done.stderr or "Not Found" in done.stdout + done.stderr
+    assert not canary.exists()
+    assert len(port.hub.link.get_run_info()) == 1

@@ -121,10 +121,12 @@ def online_nodes(link: LinkState) -> list[node_pb2.NodeInfo]:
     return list(link.get_node_info(statuses=[NodeStatus.ONLINE]))
 
 
-def signing_key(headers: Mapping[str, str]) -> bytes | None:
-    """The public key whose owner signed this request a short while ago; None where nobody did."""
+def signing_key(headers: Mapping[str, str], known: Callable[[bytes], bool]) -> bytes | None:
+    """The known public key whose owner signed this request a short while ago; None where nobody did."""
     try:
         key = b64decode(headers[FLEET_HTTP_PUBLIC_KEY_HEADER], validate=True)
+        if not known(key):
+            return None
         signature = b64decode(headers[FLEET_HTTP_SIGNATURE_HEADER], validate=True)
         signed_at = headers[TIMESTAMP_HEADER]
         age = (now() - datetime.datetime.fromisoformat(signed_at)).total_seconds()

@@ -44,9 +44,9 @@ def answer(message: Message, seat: Callable[[], Seat], handler: Handler) -> Mess
         return Message(handler(seat(), message.content), reply_to=message)
     except Refused as refusal:
         word = refusal.reason
-    except CounterpoiseError:
+    except CounterpoiseError as error:
         word = "data"
-        logging.getLogger("counterpoise").exception("this client cannot answer")
+        logging.getLogger("counterpoise").error("this client cannot answer: %s", error)
     except Exception:
         word = "error"
         logging.getLogger("counterpoise").exception("this client failed")

@@ -64,13 +64,15 @@ class Front:
     async def answer(self, request: Request) -> Response:
         try:
             route = self._route(request.path_params["name"])
-            key = await run_in_threadpool(adapter.signing_key, request.headers)
-            known = None if key is None else self.hub.link.get_node_id_by_public_key(key)
-            if key is None or (known is None and route is not REGISTER):
+            find = self.hub.link.get_node_id_by_public_key
+            key = await run_in_threadpool(
+                adapter.signing_key, request.headers, lambda key: route is REGISTER or find(key) is not None
+            )
+            if key is None:
                 raise Denied(401)
-            asked = await self._read(request, route)
-            self._check_sender(asked, key, known)
-            reply = await self._handle(request, route, asked, known or 0)
+            asked, node = await self._read(request, route), find(key) or 0
+            self._check_sender(asked, key, node)
+            reply = await self._handle(request, route, asked, node)
         except Denied as denied:
             return PlainTextResponse(str(denied), denied.status)
         except FlowerError:
@@ -94,14 +96,14 @@ class Front:
         except DecodeError:
             raise Denied(400) from None
 
-    def _check_sender(self, asked: Any, key: bytes, known: int | None) -> None:
+    def _check_sender(self, asked: Any, key: bytes, node: int) -> None:
         """A node speaks for itself alone, in the request and in the message that it sends."""
         if hasattr(asked, "public_key"):
             right = asked.public_key == key
         else:
-            right = adapter.claimed_node(asked) == known
+            right = adapter.claimed_node(asked) == node
         sent = getattr(asked, "messages_list", ())
-        if not right or any(message.metadata.src_node_id != known for message in sent):
+        if not right or any(message.metadata.src_node_id != node for message in sent):
             raise Denied(401)
 
     async def _handle(self, request: Request, route: Route, asked: Any, node: int) -> Any:
@@ -115,7 +117,7 @@ class Front:
             self._check_awaited(asked, node)
         reply = await run_in_threadpool(route.handle, asked, hub.link)
         if route in (ROUTES["push-messages"], ROUTES["push-object"], ROUTES["deactivate-node"]):
-            hub.wake_run()
+            hub.wake_run(node)
         return reply
 
     def _check_awaited(self, asked: Any, node: int) -> None:

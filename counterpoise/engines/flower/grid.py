@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -90,16 +90,20 @@ class HubGrid:
         deadline = float("inf") if timeout is None else time.monotonic() + timeout
         waiting = self._post([Waiting(message, time.monotonic()) for message in messages])
         replies: list[Message] = []
+        looked = 0.0
         try:
-            while waiting:
-                lost = self.hub.take_lost(waiting)  # first: a reply that was whole by then is collected
-                replies += self._collect(waiting)
+            while waiting and (left := deadline - time.monotonic()) > 0:
+                # Before replies are collected: one that was whole when its node asked for more is no loss.
+                lost, stirred = self.hub.take_news()
+                if time.monotonic() - looked > TICK:
+                    looked, stirred = (
+                        time.monotonic(),
+                        {one.message.metadata.dst_node_id for one in waiting.values()},
+                    )
+                replies += self._collect(waiting, stirred)
                 self._repeat(waiting, lost)
-                left = deadline - time.monotonic()
-                if not waiting or left <= 0:
-                    break
-                with self.hub.arrived:
-                    self.hub.arrived.wait(min(TICK, left))
+                if waiting:
+                    self.hub.wait(min(TICK, left))
         finally:
             for message_id, one in waiting.items():
                 self._withdraw(message_id, one)
@@ -115,10 +119,11 @@ class HubGrid:
         posted.pop("", None)
         return posted
 
-    def _collect(self, waiting: dict[str, Waiting]) -> list[Message]:
-        """Replies that are whole by now; they leave `waiting`."""
+    def _collect(self, waiting: dict[str, Waiting], stirred: Collection[int]) -> list[Message]:
+        """Replies of these nodes that are whole by now; they leave `waiting`."""
         link, found = self.hub.link, []
-        for message_id, one in list(waiting.items()):
+        here = [(key, one) for key, one in waiting.items() if one.message.metadata.dst_node_id in stirred]
+        for message_id, one in here:
             head = one.head or adapter.begun_reply(link, self.run, message_id)
             if head is None:
                 continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -29,6 +29,7 @@ class Hub:
     arrived: threading.Condition = field(default_factory=threading.Condition)  # a piece of a reply, or a loss
     _handed: dict[int, str] = field(default_factory=dict)  # node -> the message that it was handed last
     _lost: set[str] = field(default_factory=set)  # messages whose node asked for another without an answer
+    _stirred: set[int] = field(default_factory=set)  # nodes that sent a piece of something
     _bells: dict[int, set[tuple[asyncio.AbstractEventLoop, asyncio.Event]]] = field(default_factory=dict)
 
     def note(self, node: int) -> None:
@@ -47,14 +48,22 @@ class Hub:
                 self._lost.add(message_id)
                 self.arrived.notify_all()
 
-    def take_lost(self, waiting: Iterable[str]) -> set[str]:
-        """Those of these messages that must be sent again."""
+    def take_news(self) -> tuple[set[str], set[int]]:
+        """Messages that must be sent again, and nodes that sent a piece of something, since this was asked last."""
         with self.arrived:
-            lost, self._lost = self._lost & set(waiting), set()
-        return lost
+            news = self._lost, self._stirred
+            self._lost, self._stirred = set(), set()
+        return news
 
-    def wake_run(self) -> None:
+    def wait(self, seconds: float) -> None:
+        """Until there is news, or so long."""
         with self.arrived:
+            if not self._lost and not self._stirred:
+                self.arrived.wait(seconds)
+
+    def wake_run(self, node: int) -> None:
+        with self.arrived:
+            self._stirred.add(node)
             self.arrived.notify_all()
 
     def wake_node(self, node: int) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
