@@ -7,22 +7,19 @@ import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
-from functools import partial
 from typing import Any, NamedTuple
 
 from safetensors.torch import save
 
 from counterpoise.core.codec import digest
-from counterpoise.core.tree import tmap
 from counterpoise.data.federation import Federation
 from counterpoise.data.skew import describe
 from counterpoise.errors import DataError, RunError
 from counterpoise.experiment.atomic import clear_temporaries, write_atomically
-from counterpoise.experiment.checkpoint import Checkpoint, CheckpointStore
+from counterpoise.experiment.checkpoint import CheckpointStore
 from counterpoise.experiment.config import Experiment, binding, load_experiment
-from counterpoise.experiment.facts import check_facts, facts_of
+from counterpoise.experiment.facts import facts_of
 from counterpoise.experiment.folder import RunFolder, parse_rows
-from counterpoise.experiment.logs import ChangedLogError
 from counterpoise.experiment.patience import GivenUpError, why_given_up
 from counterpoise.experiment.record import machine, summarise_rows, versions
 from counterpoise.experiment.seal import SEAL, digest_of, read_sealed, seal
@@ -103,58 +100,6 @@ def _save(run: Run, state: ServerState, seconds: float) -> None:
     server = {"params": state.params, "buffers": state.buffers, "slots": state.slots}
     facts = {**run.facts, "logs": run.folder.mark_logs(), "seconds": seconds}
     run.store.save(state.round, server, run.simulation.engine.memory, facts)
-
-
-def restore(run: Run) -> tuple[ServerState, float]:
-    """The state of the newest whole checkpoint that the logs agree with; without one the run starts again."""
-    found = _newest(run)
-    logs = found.facts["logs"] if found else None
-    if found is None or found.round < run.experiment.rounds:
-        run.folder.summary.unlink(missing_ok=True)  # it is a run at work again
-    run.folder.cut_logs(logs)
-    if found is None:
-        _tell_damage(run, "starting again")
-        return run.simulation.open(), 0.0
-    _tell_damage(run, f"going on from round {found.round}")
-    run.store.drop_after(found.round)
-    place = partial(tmap, lambda leaf: leaf.to(run.simulation.work.device))
-    server, memory = place(found.server), run.simulation.engine.memory
-    memory.clear()
-    for client, kept in found.memory.items():
-        memory[client] = place(kept)
-    state = ServerState(server["params"], server.get("buffers", {}), server.get("slots", {}), found.round)
-    return state, float(found.facts["seconds"])
-
-
-def _newest(run: Run) -> Checkpoint | None:
-    """The newest whole checkpoint that the logs agree with.
-
-    Rows that are missing are written again, from the start if need be. But a log that differs from what every checkpoint
-    knows is refused: starting again would throw away rounds that a copy of the log, put back, makes good.
-    """
-    changed, before = None, None
-    while (found := run.store.load(before)) is not None:
-        check_facts(run.folder.path, found.facts, run.facts)
-        try:
-            run.folder.check_logs(found.facts["logs"])
-            return found
-        except DataError as error:
-            changed, before = error if isinstance(error, ChangedLogError) else changed, found.round
-            run.store.damaged.append(str(error))
-    if changed is not None:
-        raise DataError(f"{changed}, nor as any older one has it; put it back, or start a new run")
-    return None
-
-
-def rows_before(run: Run, state: ServerState) -> list[dict[str, Any]]:
-    """The rows of the rounds that a run has behind it."""
-    folder = run.folder
-    return parse_rows(folder.read_log(folder.metrics), folder.metrics) if state.round else []
-
-
-def _tell_damage(run: Run, consequence: str) -> None:
-    for words in run.store.damaged:
-        logging.getLogger("counterpoise").warning("%s; %s", words, consequence)
 
 
 def conclude(run: Run, state: ServerState, seconds: float) -> dict[str, Any] | str:

@@ -14,6 +14,7 @@ from counterpoise.experiment.assemble import assemble
 from counterpoise.experiment.config import Experiment, load_experiment, with_patience
 from counterpoise.experiment.folder import RunFolder
 from counterpoise.experiment.patience import Patience
+from counterpoise.experiment.restore import restore, rows_before
 from counterpoise.experiment.run import (
     Run,
     conclude,
@@ -21,9 +22,7 @@ from counterpoise.experiment.run import (
     is_scored,
     new_run,
     record_round,
-    restore,
     resumable,
-    rows_before,
 )
 from counterpoise.experiment.track import check_tracker, tracked
 from counterpoise.rounds import ServerState

@@ -156,6 +156,13 @@ def test_a_run_that_goes_back_is_not_finished_until_it_is_again(copy: Path) -> N
     assert (copy / "summary.json").exists()
 
 
+def test_a_run_that_starts_again_forgets_what_it_had(copy: Path) -> None:
+    (copy / "metrics.jsonl").write_bytes(b"")
+    there: list[list[str]] = []
+    resume(copy, lambda *_: there.append(sorted(path.name for path in copy.glob("checkpoints/round-*"))))
+    assert there[0] == ["round-00000001.json"]
+
+
 @pytest.mark.parametrize("spoil", [b"", b"{}", b'{"data": 3}', b"[", b"null", b"flip"])
 def test_a_damaged_record_is_written_again(
     copy: Path, spoil: bytes, caplog: pytest.LogCaptureFixture
