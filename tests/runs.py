@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
 import json
 import os
@@ -15,8 +16,10 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 from counterpoise.cli import main
-from counterpoise.experiment.config import Experiment, make_experiment
-from counterpoise.experiment.toml import override, write_toml
+from counterpoise.experiment.config import Experiment, binding, make_experiment
+from counterpoise.experiment.folder import RunFolder
+from counterpoise.experiment.seal import SEAL, digest_of, seal
+from counterpoise.experiment.toml import override, read_toml, write_toml
 
 TINY: dict[str, Any] = {
     "rounds": 4,
@@ -86,6 +89,24 @@ def finish(process: subprocess.Popen[str]) -> Finished:
 def read_summary(folder: Path) -> dict[str, Any]:
     """The summary of a run; numbers that JSON does not have are refused."""
     return dict(read_strictly((folder / "summary.json").read_text()))
+
+
+def reseal(path: Path, summary: Mapping[str, Any] | None = None) -> None:
+    """Make the files of a run, which a test has changed, pass for what it wrote; with a summary it is finished."""
+    folder = RunFolder(path)
+    record, summary = _unsealed(folder.record), summary or _unsealed(folder.summary)
+    folder.write_json(folder.record, seal(record))
+    if not summary:
+        return
+    logs = (folder.metrics, folder.timing)
+    files = {log.name: hashlib.sha256(log.read_bytes()).hexdigest() for log in logs}
+    files |= {"config.toml": digest_of(binding(read_toml(folder.config))), "record.json": digest_of(record)}
+    folder.write_json(folder.summary, seal({**summary, "files_sha256": files}))
+
+
+def _unsealed(file: Path) -> dict[str, Any]:
+    content = json.loads(file.read_bytes()) if file.exists() else {}
+    return {key: value for key, value in content.items() if key != SEAL}
 
 
 def read_strictly(text: str) -> Any:

@@ -40,7 +40,7 @@ def report(
     open_: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False,
 ) -> None:
     """Write one HTML file about these runs, finished or not. It opens offline and holds all that it shows."""
-    from counterpoise.compare.results import read_results
+    from counterpoise.compare.results import read_folders
     from counterpoise.compare.run import SWEEP, read_sweep
     from counterpoise.report.html import write_report
     from counterpoise.report.html.study import study
@@ -49,7 +49,7 @@ def report(
     if len(folders) == 1 and (folders[0] / SWEEP).exists():
         known = read_sweep(folders[0], given)
     else:
-        known = study(read_results(folders), None, **{key: value for key, value in given.items() if value})
+        known = study(read_folders(folders), None, **{key: value for key, value in given.items() if value})
     written = write_report(known, out or folders[0] / "report.html")
     typer.echo(str(written))
     if open_:

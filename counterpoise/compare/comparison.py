@@ -53,19 +53,21 @@ def compare_results(
     baseline: str | None = None,
     target: float | None = None,
     labels: Mapping[Path, Labels] | None = None,
+    left_out: Mapping[Path, Exception] | None = None,
 ) -> Comparison:
     """Methods side by side on each problem, paired by seed; runs that did not finish are left out and listed.
 
     Labels by path of a run say what it is paired as, where configs alone do not: methods tuned each for itself.
+    `left_out` are runs that could not be read, each with the reason.
     """
     finished = [result for result in results if result.has_result]
-    left_out = [result for result in results if not result.has_result]
+    unfinished = [result for result in results if not result.has_result]
     _check(finished, score, at)
     runs = group_runs(finished, labels)
     problems = list(dict.fromkeys(pair.problem for pair in runs))
     methods = list(dict.fromkeys(pair.method for pair in runs))
     labelled = [label.method for label in (labels or {}).values()]  # whether they finished or not
-    chosen = _choose_baseline(baseline, list(dict.fromkeys([*labelled, *methods])), _names_of(left_out))
+    chosen = _choose_baseline(baseline, list(dict.fromkeys([*labelled, *methods])), _names_of(unfinished))
     targets = {problem: _target(runs, problem, score, target) for problem in problems}
     rows = tuple(
         make_row(problem, method, runs[pair], score, at, targets[problem])
@@ -82,7 +84,10 @@ def compare_results(
         judge(scores, problems, methods, chosen, score),
         _rank(scores, problems, methods, score),
         targets,
-        tuple((result.path, _why(result)) for result in left_out),
+        (
+            *((result.path, _why(result)) for result in unfinished),
+            *((path, str(error)) for path, error in (left_out or {}).items()),
+        ),
         notes_of(rows, runs, at, chosen, repeated=len(finished) - sum(map(len, runs.values()))),
     )
 

@@ -12,14 +12,14 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import torch
 
-from counterpoise.compare.jobs import Job, has_begun
+from counterpoise.compare.jobs import Job, has_begun, known_experiment
 from counterpoise.compare.results import FAILURE
 from counterpoise.compare.tune import blindfold
 from counterpoise.data.federation import Federation
 from counterpoise.errors import ConfigError, CounterpoiseError
 from counterpoise.experiment.assemble import load_federation
 from counterpoise.experiment.atomic import write_atomically
-from counterpoise.experiment.config import load_experiment, make_experiment
+from counterpoise.experiment.config import make_experiment
 from counterpoise.experiment.folder import RunFolder
 from counterpoise.experiment.runner import resume, start
 from counterpoise.experiment.together import Member, run_together
@@ -82,7 +82,8 @@ def _likeness(one: Order) -> str:
     """What runs of one program have in common; a run that began keeps to those it began with."""
     folder = RunFolder(Path(one.path))
     if has_begun(folder):
-        return json.dumps(load_experiment(folder.config).engine.together or one.path)
+        known = known_experiment(folder)
+        return json.dumps((known.engine.together if known else None) or one.path)
     engine = one.config.get("engine", {})
     on_gpu = torch.cuda.is_available() and engine.get("device", "auto") != "cpu"
     if not (engine.get("name") == "stacked" or (engine.get("name", "auto") == "auto" and on_gpu)):
@@ -125,7 +126,7 @@ def run_one(one: Order) -> str | None:
         federation = _federation(one)
         make_ready(folder)
         if has_begun(folder):
-            resume(folder.path, federation=federation)
+            resume(folder.path, federation=federation, max_skipped=experiment.engine.max_skipped)
         else:
             start(experiment, folder.path, federation=federation)
     except Exception as error:  # whatever it is, the other runs go on
@@ -174,9 +175,9 @@ def note_failure(one: Order, error: str) -> str:
 def make_ready(folder: RunFolder) -> None:
     """Forget a failure; of a run that never began, forget what it left, so that it starts as if new."""
     (folder.path / FAILURE).unlink(missing_ok=True)
-    if not has_begun(folder):
-        for left in (folder.config, folder.metrics, folder.timing):
-            left.unlink(missing_ok=True)
+    # With a record it did begin: without its config, which nobody knows then, it is refused rather than forgotten.
+    if not has_begun(folder) and not folder.record.exists():
+        folder.forget()
 
 
 def in_one_line(error: Exception) -> str:

@@ -10,15 +10,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from counterpoise.compare.results import TUNING
+from counterpoise.compare.results import TUNING, RunResult, read_result
 from counterpoise.compare.specs import Tables, as_name, describe_setting, merge, put
 from counterpoise.compare.sweep import MethodEntry, Sweep
 from counterpoise.data.dataset import DATASETS
 from counterpoise.data.partition import PARTITIONS
-from counterpoise.errors import ConfigError
+from counterpoise.errors import ConfigError, CounterpoiseError
 from counterpoise.experiment.config import Experiment, load_experiment, make_experiment
 from counterpoise.experiment.facts import first_difference
-from counterpoise.experiment.folder import RunFolder, read_rows
+from counterpoise.experiment.folder import RunFolder
 from counterpoise.experiment.patience import why_given_up
 from counterpoise.models.model import MODELS
 
@@ -98,32 +98,47 @@ def name_apart(jobs: Iterator[Job]) -> list[Job]:
 
 
 def is_done(job: Job, out: Path) -> bool:
-    return RunFolder(job.path(out)).summary.exists()
+    return _is_done(result_of(job.path(out)))
 
 
 def given_up(job: Job, out: Path) -> str | None:
     """Why a run of this job would end again as it did; None: it has not ended, or well."""
-    return _lost(RunFolder(job.path(out)), job)
+    return _lost(result_of(job.path(out)), job)
 
 
 def is_over(job: Job, out: Path) -> bool:
     """Whether there is nothing left to run: it is done, or given up as all are that it was trained together with."""
-    folder = RunFolder(job.path(out))
-    if folder.summary.exists() or _lost(folder, job) is None:
-        return folder.summary.exists()
-    mates = [RunFolder(folder.path.parent / name) for name in load_experiment(folder.config).engine.together]
-    return all(mate.summary.exists() or _lost(mate, job) is not None for mate in mates)
+    result = result_of(job.path(out))
+    if result is None or _is_done(result) or _lost(result, job) is None:
+        return _is_done(result)
+    mates = [result_of(result.path.parent / name) for name in result.config["engine"]["together"]]
+    return all(_is_done(mate) or _lost(mate, job) is not None for mate in mates)
 
 
-def _lost(folder: RunFolder, job: Job) -> str | None:
-    return why_given_up(read_rows(folder.metrics), job.experiment.engine.max_skipped, job.experiment.rounds)
+def result_of(path: Path) -> RunResult | None:
+    """The run of a folder; None where there is none that can be trusted, which going on with it mends or tells."""
+    try:
+        return read_result(path) if RunFolder(path).holds_run() else None
+    except CounterpoiseError:
+        return None
+
+
+def _is_done(result: RunResult | None) -> bool:
+    return result is not None and result.summary is not None and bool(result.record)
+
+
+def _lost(result: RunResult | None, job: Job) -> str | None:
+    if result is None:
+        return None
+    return why_given_up(result.rows, job.experiment.engine.max_skipped, job.experiment.rounds)
 
 
 def check_folders(jobs: Sequence[Job], out: Path) -> None:
     """Refuse a folder that holds a run of another config: nothing is written over."""
     for job in jobs:
         folder = RunFolder(job.path(out))
-        if has_begun(folder) and (difference := _difference(load_experiment(folder.config), job.experiment)):
+        known = known_experiment(folder) if has_begun(folder) else None
+        if known is not None and (difference := _difference(known, job.experiment)):
             raise ConfigError(
                 f"{folder.path} holds a run of another config: {difference}; put it back, remove that folder, or name another with --out"
             )
@@ -131,7 +146,15 @@ def check_folders(jobs: Sequence[Job], out: Path) -> None:
 
 def has_begun(folder: RunFolder) -> bool:
     """Whether there is a run to go on with; a run that failed before its record was written starts again."""
-    return folder.holds_run() and folder.record.exists()
+    return folder.holds_run() and (folder.record.exists() or folder.has_checkpoint())
+
+
+def known_experiment(folder: RunFolder) -> Experiment | None:
+    """What a folder's config says; None where it is damaged, which is told when that run is to go on."""
+    try:
+        return load_experiment(folder.config)
+    except ConfigError:
+        return None
 
 
 def _difference(found: Experiment, wanted: Experiment) -> str | None:

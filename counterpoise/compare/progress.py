@@ -65,10 +65,9 @@ def read_progress(path: Path) -> Progress:
     """How a run stands; a folder that cannot be read is one that says so."""
     try:
         result = read_result(path)
-        _ = result.method, result.seed, result.config["rounds"], problem_words(result.config)
-    except (CounterpoiseError, OSError, KeyError, TypeError, ValueError) as error:
-        words = f"no {error} in its config" if isinstance(error, KeyError) else str(error)
-        return Progress(path, "unreadable", last_change(path), trouble=words)
+        _ = result.method
+    except (CounterpoiseError, OSError) as error:
+        return Progress(path, "unreadable", last_change(path), trouble=str(error))
     failure = None if result.has_result else result.given_up or result.failure
     return Progress(path, _state(result), last_change(path), result, failure)
 

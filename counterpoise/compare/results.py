@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 from collections.abc import Iterable, Iterator
@@ -10,8 +11,11 @@ from typing import Any, NamedTuple
 
 from counterpoise.core.method import build_method
 from counterpoise.errors import ConfigError, CounterpoiseError, DataError
-from counterpoise.experiment.folder import RunFolder, read_rows
+from counterpoise.experiment.config import binding, make_experiment
+from counterpoise.experiment.folder import RunFolder, parse_rows
 from counterpoise.experiment.patience import why_given_up
+from counterpoise.experiment.rows import check_rounds, check_times
+from counterpoise.experiment.seal import SEAL, check_files, digest_of, read_object, read_sealed
 from counterpoise.experiment.tables import EngineTable
 from counterpoise.experiment.toml import read_toml
 
@@ -70,21 +74,38 @@ def find_runs(paths: Iterable[Path]) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
+class Readings(NamedTuple):
+    """Runs that can be trusted, and why others cannot."""
+
+    results: list[RunResult]
+    left_out: dict[Path, CounterpoiseError]
+
+
 def read_results(paths: Iterable[Path]) -> list[RunResult]:
+    """Every run at or below these paths that can be read."""
+    return read_folders(paths).results
+
+
+def read_folders(paths: Iterable[Path]) -> Readings:
     """Every run at or below these paths; one that cannot be read is left out with a warning, unless it is the only one."""
-    given, results, errors = list(paths), [], []
-    for path in find_runs(given):
+    given = list(paths)
+    found = read_runs(find_runs(given))
+    if not found.results:
+        missing = ConfigError(f"no run in {', '.join(map(str, given))}: no folder there has a config.toml")
+        raise next(iter(found.left_out.values()), missing)
+    return found
+
+
+def read_runs(paths: Iterable[Path]) -> Readings:
+    """These runs, for tables and reports; one that cannot be read is left out with a warning."""
+    found = Readings([], {})
+    for path in paths:
         try:
-            results.append(_readable(path))
+            found.results.append(_readable(path))
         except CounterpoiseError as error:
-            errors.append(error)
-    if errors and not results:
-        raise errors[0]
-    if not results:
-        raise ConfigError(f"no run in {', '.join(map(str, given))}: no folder there has a config.toml")
-    for unread in errors:
-        LOG.warning("left out: %s", unread)
-    return results
+            found.left_out[path] = error
+            LOG.warning("left out: %s", error)
+    return found
 
 
 def _readable(path: Path) -> RunResult:
@@ -93,22 +114,51 @@ def _readable(path: Path) -> RunResult:
         build_method(result.config["method"])
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
+    if result.has_result and not result.record:
+        raise DataError(f"{path} has no record.json: without it nobody can tell what it ran on")
     return result
 
 
 def read_result(path: Path) -> RunResult:
-    """One run, as far as it got."""
+    """One run, as far as it got, if it can be trusted: all readers of runs come here.
+
+    A finished run is what its summary was made of, or it is refused; of others every row has the form of one.
+    """
     folder = RunFolder(path)
-    failed = _read_json(path / FAILURE)
+    # First, since a run that ends meanwhile would else have rows that its summary knows nothing of.
+    summary = read_sealed(folder.summary)
+    tables, record = read_toml(folder.config), read_sealed(folder.record) or {}
+    logs = {log: log.read_bytes() if log.exists() else b"" for log in (folder.metrics, folder.timing)}
+    if summary is not None:
+        check_files(path, summary, _digests(folder, tables, record, logs))
+    rounds, times = (parse_rows(content, log) for log, content in logs.items())
+    check_rounds(rounds, folder.metrics)
+    check_times(times, folder.timing)
+    config = make_experiment(tables, str(folder.config)).tables()
     return RunResult(
-        path,
-        read_toml(folder.config),
-        _read_json(folder.record),
-        read_rows(folder.metrics),
-        [float(row["seconds"]) for row in read_rows(folder.timing)],
-        _read_json(folder.summary) or None,
-        failed.get("error"),
+        path, config, record, rounds, [float(row["seconds"]) for row in times], summary, _failure(path)
     )
+
+
+def _digests(
+    folder: RunFolder, tables: dict[str, Any], record: dict[str, Any], logs: dict[Path, bytes]
+) -> dict[str, str]:
+    """Hashes of the files of a run as they lie there, for those of its summary; a missing record is no other one."""
+    return {
+        folder.config.name: digest_of(binding(tables)),
+        **({folder.record.name: record[SEAL]} if record else {}),
+        **{log.name: hashlib.sha256(content).hexdigest() for log, content in logs.items()},
+    }
+
+
+def _failure(path: Path) -> str | None:
+    """Why the run failed, as the sweep noted it."""
+    noted = read_object(path / FAILURE)
+    if noted is None:
+        return None
+    if not isinstance(noted.get("error"), str):
+        raise DataError(f"{path / FAILURE} is damaged: it does not say why the run failed")
+    return str(noted["error"])
 
 
 def _below(path: Path) -> Iterator[Path]:
@@ -120,10 +170,3 @@ def _below(path: Path) -> Iterator[Path]:
 
 def _holds_run(path: Path) -> bool:
     return RunFolder(path).checkpoints.is_dir() or (path / FAILURE).exists()
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        return dict(json.loads(path.read_bytes())) if path.exists() else {}
-    except (ValueError, TypeError, RecursionError):
-        raise DataError(f"{path} is damaged: it is not JSON") from None

@@ -12,7 +12,7 @@ from counterpoise.compare.execute import Event, Group, group, one_by_one, order
 from counterpoise.compare.jobs import Job, check_folders, expand, given_up, is_over
 from counterpoise.compare.labels import Labels
 from counterpoise.compare.render import write_tables
-from counterpoise.compare.results import read_result
+from counterpoise.compare.results import read_runs
 from counterpoise.compare.sweep import Sweep, load_sweep, write_sweep
 from counterpoise.compare.tune import Tuned, choose_settings, jobs_of, searches_of
 from counterpoise.compare.workers import in_workers
@@ -140,16 +140,17 @@ def read_sweep(out: Path, given: Mapping[str, Any]) -> Study:
     table = sweep.table.model_copy(update={key: value for key, value in given.items() if value is not None})
     known = _study(sweep.model_copy(update={"table": table}), out, expand(sweep))
     if not known.results:
-        raise ConfigError(f"no run in {out}: the sweep there has not begun")
+        unbegun = ConfigError(f"no run in {out}: the sweep there has not begun")
+        raise next(iter(known.left_out.values()), unbegun)
     return known
 
 
 def _study(sweep: Sweep, out: Path, jobs: Sequence[Job]) -> Study:
     """The runs as far as they got, paired by what the sweep calls them."""
-    results = [read_result(job.path(out)) for job in jobs if RunFolder(job.path(out)).holds_run()]
+    found = read_runs(job.path(out) for job in jobs if RunFolder(job.path(out)).holds_run())
     # Also of jobs that tuning left without a setting: the baseline may be among them.
     labels = {job.path(out): Labels(job.problem, job.method) for job in (*expand(sweep), *jobs)}
-    return study(results, labels, **sweep.table.model_dump())
+    return study(found, labels, **sweep.table.model_dump())
 
 
 def _conclude(known: Study, out: Path) -> tuple[Comparison, Path]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,13 +21,13 @@ from counterpoise.compare.jobs import (
     make_job,
     name_apart,
     problems_of,
+    result_of,
 )
 from counterpoise.compare.specs import describe_setting
 from counterpoise.compare.sweep import MethodEntry, Sweep, Tune
 from counterpoise.data.federation import Federation
 from counterpoise.errors import ConfigError
 from counterpoise.experiment.atomic import write_atomically
-from counterpoise.experiment.folder import RunFolder
 
 
 class Trial(NamedTuple):
@@ -154,13 +154,12 @@ def _trial_job(entry: MethodEntry, problem: Problem, tune: Tune, setting: Settin
 
 
 def _score(job: Job, out: Path, score: str) -> float | None:
-    folder = RunFolder(job.path(out))
-    if not folder.summary.exists():
+    result = result_of(job.path(out))
+    if result is None or result.summary is None:
         return None
     if given_up(job, out) is not None:  # even where someone took it to its end
         return None
-    found: Mapping[str, Any] = json.loads(folder.summary.read_bytes())
-    return found[score]  # type: ignore[no-any-return]
+    return result.summary[score]  # type: ignore[no-any-return]
 
 
 def _mean(values: Sequence[float | None]) -> float:

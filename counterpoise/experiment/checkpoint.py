@@ -17,9 +17,10 @@ from counterpoise.core.codec import decode, encode
 from counterpoise.core.tree import Tree
 from counterpoise.errors import ConfigError, DataError
 from counterpoise.experiment.atomic import clear_temporaries, write_atomically
+from counterpoise.experiment.seal import digest_of
 from counterpoise.experiment.toml import short
 
-SCHEMA = 1
+SCHEMA = 2  # 1 had no hashes of the logs
 BLOB_NAME = re.compile("[0-9a-f]{64}")
 
 
@@ -77,14 +78,19 @@ class CheckpointStore:
             "memory": {str(client): self._put_memory(client, memory) for client in sorted(memory)},
             "facts": facts,
         }
-        write_atomically(self._manifest(round), json.dumps({"body": body, "sha256": _seal(body)}).encode())
+        write_atomically(
+            self._manifest(round), json.dumps({"body": body, "sha256": digest_of(body)}).encode()
+        )
         self._forget_old()
 
-    def load(self) -> Checkpoint | None:
-        """The newest generation that is whole; damaged ones are removed and noted."""
+    def load(self, before: int | None = None) -> Checkpoint | None:
+        """The newest generation that is whole, of all or of those before a round; damaged ones are removed and noted."""
         clear_temporaries(self.folder)
         clear_temporaries(self.blobs)
+        older = None if before is None else self._manifest(before)
         for path in reversed(self._manifests()):
+            if older is not None and path >= older:
+                continue
             try:
                 return self._read(path)
             except DataError as error:
@@ -92,9 +98,11 @@ class CheckpointStore:
                 path.unlink()
         return None
 
-    def drop(self, round: int) -> None:
-        """Forget a generation that turned out not to be of use."""
-        self._manifest(round).unlink(missing_ok=True)
+    def drop_after(self, round: int) -> None:
+        """Forget generations that the run went back behind."""
+        for path in self._manifests():
+            if path > self._manifest(round):
+                path.unlink()
 
     def _read(self, path: Path) -> Checkpoint:
         body = _read_manifest(path)
@@ -154,15 +162,11 @@ class CheckpointStore:
                 blob.unlink()
 
 
-def _seal(body: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
-
-
 def _read_manifest(path: Path) -> dict[str, Any]:
     try:
         manifest = json.loads(path.read_bytes())
         body = manifest["body"]
-        sound = manifest["sha256"] == _seal(body) and "schema" in body
+        sound = manifest["sha256"] == digest_of(body) and "schema" in body
     except (ValueError, KeyError, TypeError, RecursionError):
         sound = False
     if not sound:

@@ -30,6 +30,10 @@ from counterpoise.experiment.tables import (
 from counterpoise.experiment.toml import override, parse_toml, read_toml, short
 from counterpoise.rounds import Cohort
 
+# What may change when a run goes on.
+FREE_TABLES = ("checkpoint", "track")
+FREE_KEYS = {"engine": ("processes", "max_skipped", "reason"), "flower": ("timeout", "wait")}
+
 
 class Experiment(Table):
     """One run: data, clients, model, method and engine."""
@@ -59,10 +63,7 @@ class Experiment(Table):
 
     def binding_tables(self) -> dict[str, Any]:
         """The tables without what may change when a run goes on, since it leaves the result as it is."""
-        engine, flower = {"processes", "max_skipped", "reason"}, {"timeout", "wait"}
-        return self.model_dump(
-            mode="json", exclude={"engine": engine, "checkpoint": True, "flower": flower, "track": True}
-        )
+        return binding(self.tables())
 
     def build_method(self) -> Method:
         return build_method(self.method)
@@ -79,6 +80,25 @@ class Experiment(Table):
 
     def engine_settings(self) -> EngineSettings:
         return EngineSettings(**self.engine.model_dump(exclude={"together", "dtype", "max_skipped"}))
+
+
+def binding(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """What of the tables of an experiment decides its result."""
+    return {
+        key: {name: item for name, item in value.items() if name not in FREE_KEYS.get(key, ())}
+        if isinstance(value, Mapping)
+        else value
+        for key, value in tables.items()
+        if key not in FREE_TABLES
+    }
+
+
+def with_patience(experiment: Experiment, max_skipped: int | None) -> Experiment:
+    """The experiment with another number of rounds that may be skipped in a row, where one is given."""
+    if max_skipped is None:
+        return experiment
+    engine = experiment.engine.model_copy(update={"max_skipped": max_skipped})
+    return experiment.model_copy(update={"engine": engine})
 
 
 def dotted(tables: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 import re
 import shlex
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any
 
 from counterpoise.errors import ConfigError, DataError
 from counterpoise.experiment.atomic import write_atomically
+from counterpoise.experiment.logs import Log, Mark
 
 
 class RunFolder:
@@ -30,6 +31,7 @@ class RunFolder:
         self.checkpoints = path / "checkpoints"
         self.partition_picture = path / "partition.png"
         self.curves_picture = path / "curves.png"
+        self._logs = {log: Log(log) for log in (self.metrics, self.timing)}
 
     def holds_run(self) -> bool:
         try:
@@ -37,12 +39,34 @@ class RunFolder:
         except OSError:  # a name that no folder can have
             return False
 
+    def has_checkpoint(self) -> bool:
+        return any(self.checkpoints.glob("round-*.json"))
+
     def check_free(self) -> None:
-        """A folder that holds a run already is never written over."""
+        """A folder that holds a run already, or what is left of one, is never written over."""
         if self.holds_run():
             raise ConfigError(
                 f"{self.path} holds a run already; {self.way_on()}, or name another folder with --out"
             )
+        if left := self._left():
+            raise ConfigError(
+                f"{self.path} holds {left.relative_to(self.path)} of a run that lost its config.toml; put that back, or name another folder with --out"
+            )
+
+    def _left(self) -> Path | None:
+        """A file that a run writes only after its config; a start that was killed leaves none."""
+        try:
+            files = [path for path in (self.record, self.summary, self.model) if path.exists()]
+            files += [log for log in (self.metrics, self.timing) if size_of(log)]
+            return next(iter([*files, *sorted(self.checkpoints.glob("round-*.json"))]), None)
+        except OSError:  # a name that no folder can have
+            return None
+
+    def forget(self) -> None:
+        """Remove all that a run wrote which has no round to go on from."""
+        shutil.rmtree(self.checkpoints, ignore_errors=True)
+        for path in (self.config, self.record, self.metrics, self.timing, self.summary, self.model):
+            path.unlink(missing_ok=True)
 
     def way_on(self) -> str:
         """What to do after a stop, in words."""
@@ -81,23 +105,25 @@ class RunFolder:
         write_atomically(path, (json.dumps(content, indent=2) + "\n").encode())
 
     def append(self, path: Path, row: Mapping[str, Any]) -> None:
-        with path.open("a") as stream:
-            stream.write(json.dumps(row) + "\n")
+        self._logs[path].append(json.dumps(row).encode() + b"\n")
 
-    def log_sizes(self) -> dict[str, int]:
-        """How long the logs are, made durable: a checkpoint must not outlive the rows it counts."""
-        for path in (self.metrics, self.timing):
-            with path.open("a") as stream:
-                os.fsync(stream.fileno())
-        return {path.name: size_of(path) for path in (self.metrics, self.timing)}
+    def mark_logs(self) -> dict[str, Mark]:
+        """What the logs are so far, made durable: a checkpoint must not outlive the rows it counts."""
+        return {path.name: log.mark() for path, log in self._logs.items()}
 
-    def cut_logs(self, sizes: Mapping[str, int]) -> None:
-        """Forget rows that are newer than a checkpoint; rounds to come write them again."""
-        for path in (self.metrics, self.timing):
-            if size_of(path) < sizes[path.name]:
-                raise DataError(f"{path} is shorter than when the checkpoint was written")
-            if path.exists():
-                os.truncate(path, sizes[path.name])
+    def read_log(self, path: Path) -> bytes:
+        """All that this run wrote to a log."""
+        return self._logs[path].read()
+
+    def check_logs(self, marks: Mapping[str, Mark]) -> None:
+        """Refuse logs that do not begin as they were when a checkpoint was written."""
+        for path, log in self._logs.items():
+            log.check(marks[path.name])
+
+    def cut_logs(self, marks: Mapping[str, Mark] | None = None) -> None:
+        """Forget rows that are newer than a checkpoint, or all; rounds to come write them again."""
+        for path, log in self._logs.items():
+            log.cut(marks[path.name] if marks else None)
 
 
 def size_of(path: Path) -> int:
@@ -105,8 +131,12 @@ def size_of(path: Path) -> int:
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """The rows of a log; one whose end is not there yet, as of a run at work, is none."""
-    content = path.read_bytes() if path.exists() else b""
+    """The rows of a log."""
+    return parse_rows(path.read_bytes() if path.exists() else b"", path)
+
+
+def parse_rows(content: bytes, path: Path) -> list[dict[str, Any]]:
+    """The rows of a log's content; one whose end is not there yet, as of a run at work, is none."""
     lines = content[: content.rfind(b"\n") + 1].splitlines()
     return [_read_row(f"{path}, row {number}", line) for number, line in enumerate(lines, 1)]
 

@@ -10,32 +10,50 @@ from counterpoise.errors import RunError
 from counterpoise.replies import DIVERGED
 from counterpoise.rounds import Outcome
 
+Rows = Sequence[Mapping[str, Any]]
+
+
+class GivenUpError(RunError):
+    """A run that came to its last round without a result, and would again."""
+
 
 class Patience:
-    """Ends a run after too many rounds in a row in which no reply could be used."""
+    """Ends a run after too many rounds in a row in which no reply could be used, however often it was resumed."""
 
-    def __init__(self, most: int) -> None:
-        self._most, self._skipped = most, 0
+    def __init__(self, most: int, rows: Rows = ()) -> None:
+        self._most, self._skipped = most, skipped_at_end(rows)
 
     def see(self, outcome: Outcome) -> None:
+        """A run that was resumed after such an end tries one round, in case that the outage is over."""
         self._skipped = self._skipped + 1 if outcome.skipped else 0
-        if self._skipped == self._most:
+        if self._skipped >= self._most:
             raise RunError(_why_skipped(self._skipped, outcome))
 
 
-def why_given_up(rows: Sequence[Mapping[str, Any]], most: int, rounds: int) -> str | None:
+def why_given_up(rows: Rows, most: int, rounds: int) -> str | None:
     """Why a run with these rows has no result, even if it was taken to its end later; None: it has, or may have one.
 
-    Rounds without a reply are an outage, which passes. Replies that cannot be used are what the method does.
+    Rounds without a reply are an outage, which passes unless the run ends in it. Replies that cannot be used are what
+    the method does.
     """
     stretches = itertools.groupby(rows, lambda row: row.get("skipped") and bool(row["rejected"]))
     longest = max((len(list(stretch)) for skipped, stretch in stretches if skipped), default=0)
-    if longest >= most:
-        reasons = (rejection["reason"] for row in rows for rejection in row["rejected"])
-        return f"{longest} rounds in a row were skipped{_explain(reasons)}"
-    if len(rows) >= rounds and all(row.get("skipped") for row in rows):
-        return f"all {len(rows)} rounds were skipped"
-    return None
+    last = skipped_at_end(rows) if len(rows) >= rounds else 0
+    if not last and longest < most:
+        return None
+    why = _explain(rejection["reason"] for row in rows for rejection in row["rejected"])
+    return f"{_which(last, len(rows)) if last else f'{longest} rounds in a row were'} skipped{why}"
+
+
+def _which(last: int, rounds: int) -> str:
+    if last == rounds:
+        return f"all {last} rounds were"
+    return "its last round was" if last == 1 else f"its last {last} rounds were"
+
+
+def skipped_at_end(rows: Rows) -> int:
+    """How many rounds at the end were skipped."""
+    return len([*itertools.takewhile(lambda row: row.get("skipped"), reversed(rows))])
 
 
 def _why_skipped(skipped: int, outcome: Outcome) -> str:

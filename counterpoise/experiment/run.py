@@ -7,25 +7,24 @@ import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
-from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from safetensors.torch import save
 
 from counterpoise.core.codec import digest
-from counterpoise.core.tree import tmap
 from counterpoise.data.federation import Federation
 from counterpoise.data.skew import describe
 from counterpoise.errors import DataError, RunError
 from counterpoise.experiment.atomic import clear_temporaries, write_atomically
 from counterpoise.experiment.checkpoint import CheckpointStore
-from counterpoise.experiment.config import Experiment
-from counterpoise.experiment.facts import check_facts, facts_of
-from counterpoise.experiment.folder import RunFolder, read_rows
+from counterpoise.experiment.config import Experiment, binding, load_experiment
+from counterpoise.experiment.facts import facts_of
+from counterpoise.experiment.folder import RunFolder, parse_rows
+from counterpoise.experiment.patience import GivenUpError, why_given_up
 from counterpoise.experiment.record import machine, summarise_rows, versions
+from counterpoise.experiment.seal import SEAL, digest_of, read_sealed, seal
 from counterpoise.experiment.settle import settle
-from counterpoise.experiment.toml import write_toml
+from counterpoise.experiment.toml import parse_toml, write_toml
 from counterpoise.report.curves import draw_curves
 from counterpoise.report.heatmap import draw_heatmap
 from counterpoise.rounds import ServerState
@@ -55,11 +54,18 @@ def found_run(
 ) -> Run:
     """A run that began before; the folder must be locked."""
     clear_temporaries(folder.path)
+    _keep_patience(experiment, folder)
     facts = facts_of(experiment, federation, simulation.work.model.params())
     store = CheckpointStore(folder.checkpoints, experiment.checkpoint.keep)
     run = Run(experiment, simulation, folder, store, facts)
     describe_run(run, federation)
     return run
+
+
+def _keep_patience(experiment: Experiment, folder: RunFolder) -> None:
+    """The config has the patience by which the run goes on: readers tell by it whether the run was given up."""
+    if load_experiment(folder.config).engine.max_skipped != experiment.engine.max_skipped:
+        write_atomically(folder.config, write_toml(experiment.tables()).encode())
 
 
 def record_round(run: Run, state: ServerState, row: Mapping[str, Any], spent: float, seconds: float) -> None:
@@ -84,61 +90,45 @@ def resumable(folder: RunFolder) -> Iterator[None]:
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
         raise RunError(f"{place}{error.strerror or error}; {folder.way_on()}") from None
+    except GivenUpError:  # going on would end so again
+        raise
     except RunError as error:
         raise RunError(f"{error}; {folder.way_on()}") from None
 
 
 def _save(run: Run, state: ServerState, seconds: float) -> None:
     server = {"params": state.params, "buffers": state.buffers, "slots": state.slots}
-    facts = {**run.facts, "logs": run.folder.log_sizes(), "seconds": seconds}
+    facts = {**run.facts, "logs": run.folder.mark_logs(), "seconds": seconds}
     run.store.save(state.round, server, run.simulation.engine.memory, facts)
 
 
-def restore(run: Run) -> tuple[ServerState, float]:
-    """The state of the newest whole checkpoint that the logs reach; without one the run starts again."""
-    device = run.simulation.work.device
-    while (found := run.store.load()) is not None:
-        check_facts(run.folder.path, found.facts, run.facts)
-        try:
-            run.folder.cut_logs(found.facts["logs"])
-        except DataError as error:
-            run.store.damaged.append(str(error))
-            run.store.drop(found.round)
-            continue
-        _tell_damage(run, f"going on from round {found.round}")
-        place = partial(tmap, lambda leaf: leaf.to(device))
-        server = place(found.server)
-        memory = run.simulation.engine.memory
-        memory.clear()
-        for client, kept in found.memory.items():
-            memory[client] = place(kept)
-        state = ServerState(server["params"], server.get("buffers", {}), server.get("slots", {}), found.round)
-        return state, float(found.facts["seconds"])
-    _tell_damage(run, "starting again")
-    run.folder.cut_logs({run.folder.metrics.name: 0, run.folder.timing.name: 0})
-    return run.simulation.open(), 0.0
+def conclude(run: Run, state: ServerState, seconds: float) -> dict[str, Any] | str:
+    """The summary, or why there is none; by the rows, since a stop forgets what was lost before it."""
+    metrics = run.folder.read_log(run.folder.metrics)
+    rows = parse_rows(metrics, run.folder.metrics)
+    why = why_given_up(rows, run.experiment.engine.max_skipped, run.experiment.rounds)
+    return why or _finish(run, state, seconds, metrics, rows)
 
 
-def _tell_damage(run: Run, consequence: str) -> None:
-    for words in run.store.damaged:
-        logging.getLogger("counterpoise").warning("%s; %s", words, consequence)
-
-
-def finish(run: Run, state: ServerState, seconds: float) -> dict[str, Any]:
+def _finish(
+    run: Run, state: ServerState, seconds: float, metrics: bytes, rows: list[dict[str, Any]]
+) -> dict[str, Any]:
     folder, simulation = run.folder, run.simulation
-    rows = read_rows(folder.metrics)
     model = {"params": state.params, "buffers": state.buffers}
-    summary = {
-        "method": simulation.method.name,
-        "seed": run.experiment.seed,
-        "rounds": run.experiment.rounds,
-        **summarise_rows(rows),
-        "seconds": seconds,
-        "engine": simulation.settings.name,
-        "device": simulation.settings.device,
-        "params_sha256": digest(model),
-        "state_sha256": _state_digest(state, simulation.engine.memory, folder.metrics),
-    }
+    summary = seal(
+        {
+            "method": simulation.method.name,
+            "seed": run.experiment.seed,
+            "rounds": run.experiment.rounds,
+            **summarise_rows(rows),
+            "seconds": seconds,
+            "engine": simulation.settings.name,
+            "device": simulation.settings.device,
+            "params_sha256": digest(model),
+            "state_sha256": _state_digest(state, simulation.engine.memory, metrics),
+            "files_sha256": _file_digests(run, metrics),
+        }
+    )
     write_atomically(
         folder.model,
         save({name: t.detach().cpu().contiguous() for name, t in (state.params | state.buffers).items()}),
@@ -148,21 +138,35 @@ def finish(run: Run, state: ServerState, seconds: float) -> dict[str, Any]:
     return summary
 
 
-def _state_digest(state: ServerState, memory: Mapping[int, Any], metrics: Path) -> str:
+def _file_digests(run: Run, metrics: bytes) -> dict[str, str]:
+    """SHA-256 of what readers of the run will read, but for what of the config may change without changing the run."""
+    folder = run.folder
+    logs = {folder.metrics: metrics, folder.timing: folder.read_log(folder.timing)}
+    return {
+        folder.config.name: digest_of(binding(parse_toml(write_toml(run.experiment.tables()), "config"))),
+        folder.record.name: (read_sealed(folder.record) or {}).get(SEAL, ""),
+        **{path.name: hashlib.sha256(content).hexdigest() for path, content in logs.items()},
+    }
+
+
+def _state_digest(state: ServerState, memory: Mapping[int, Any], metrics: bytes) -> str:
     """SHA-256 of all that the run has come to: model, server, clients and rows."""
     whole = {"params": state.params, "buffers": state.buffers, "slots": state.slots}
     total = hashlib.sha256(digest(whole).encode())
     for client in sorted(memory):
         total.update(f"{client} {digest(memory[client])}".encode())
-    total.update(metrics.read_bytes())
+    total.update(metrics)
     return total.hexdigest()
 
 
 def describe_run(run: Run, federation: Federation) -> None:
     """The record and the picture of the partition, where they are not there yet."""
     folder, settings, counts = run.folder, run.simulation.settings, federation.counts()
-    if folder.record.exists():
-        return
+    try:
+        if read_sealed(folder.record) is not None:
+            return
+    except DataError as error:
+        logging.getLogger("counterpoise").warning("%s; it is written again", error)
     draw_heatmap(
         counts.numpy(),
         federation.classes,
@@ -190,4 +194,4 @@ def describe_run(run: Run, federation: Federation) -> None:
         "clients": counts.tolist(),
         "skew": describe(counts.numpy()).summary(),
     }
-    folder.write_json(folder.record, record)
+    folder.write_json(folder.record, seal(record))

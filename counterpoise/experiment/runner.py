@@ -15,17 +15,17 @@ from counterpoise.data.federation import Federation
 from counterpoise.engines.choose import build_engine
 from counterpoise.errors import ConfigError
 from counterpoise.experiment.assemble import assemble, load_federation
-from counterpoise.experiment.config import Experiment, load_experiment
+from counterpoise.experiment.config import Experiment, load_experiment, with_patience
 from counterpoise.experiment.folder import RunFolder
-from counterpoise.experiment.patience import Patience
+from counterpoise.experiment.patience import GivenUpError, Patience
+from counterpoise.experiment.restore import restore, rows_before
 from counterpoise.experiment.run import (
     Run,
-    finish,
+    conclude,
     found_run,
     is_scored,
     new_run,
     record_round,
-    restore,
     resumable,
 )
 from counterpoise.experiment.track import check_tracker, tracked
@@ -61,12 +61,13 @@ def resume(
     federation: Federation | None = None,
     model: nn.Module | None = None,
     connect: Connect = build_engine,
+    max_skipped: int | None = None,
 ) -> dict[str, Any]:
-    """Go on from the newest whole checkpoint; returns the summary."""
+    """Go on from the newest whole checkpoint, with other patience where that is given; returns the summary."""
     folder = RunFolder(path)
     if not folder.holds_run():
         raise ConfigError(f"{path} holds no run: there is no config.toml in it")
-    experiment = load_experiment(folder.config)
+    experiment = with_patience(load_experiment(folder.config), max_skipped)
     if experiment.engine.together:
         raise ConfigError(
             f"{path} is trained together with other runs; give the command again that started them"
@@ -84,7 +85,7 @@ def resume(
 
 def _go_on(run: Run, state: ServerState, seconds: float, watch: Watch | None) -> dict[str, Any]:
     """Rounds until the end."""
-    patience = Patience(run.experiment.engine.max_skipped)
+    patience = Patience(run.experiment.engine.max_skipped, rows_before(run, state))
     with tracked(run.experiment, run.folder) as track:
         while state.round < run.experiment.rounds:
             began = time.perf_counter()
@@ -95,5 +96,9 @@ def _go_on(run: Run, state: ServerState, seconds: float, watch: Watch | None) ->
             record_round(run, state, row, spent, seconds)
             for tell in filter(None, (watch, track)):
                 tell(row, run.experiment.rounds)
-            patience.see(outcome)
-    return finish(run, state, seconds)
+            if state.round < run.experiment.rounds:  # the end has words of its own
+                patience.see(outcome)
+    ended = conclude(run, state, seconds)
+    if isinstance(ended, str):
+        raise GivenUpError(f"{run.folder.path} has no result: {ended}")
+    return ended

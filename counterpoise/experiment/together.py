@@ -11,17 +11,17 @@ from typing import Any, NamedTuple
 from counterpoise.data.federation import Federation
 from counterpoise.errors import ConfigError, RunError
 from counterpoise.experiment.assemble import assemble
-from counterpoise.experiment.config import Experiment, load_experiment
-from counterpoise.experiment.folder import RunFolder, read_rows
-from counterpoise.experiment.patience import Patience, why_given_up
+from counterpoise.experiment.config import Experiment, load_experiment, with_patience
+from counterpoise.experiment.folder import RunFolder
+from counterpoise.experiment.patience import Patience
+from counterpoise.experiment.restore import restore, rows_before
 from counterpoise.experiment.run import (
     Run,
-    finish,
+    conclude,
     found_run,
     is_scored,
     new_run,
     record_round,
-    restore,
     resumable,
 )
 from counterpoise.experiment.track import check_tracker, tracked
@@ -65,7 +65,10 @@ def _go_on(
 ) -> list[dict[str, Any] | str]:
     """Rounds of all runs until the end; each is charged an equal share of the time. One that diverges stops no other."""
     rounds = runs[0].experiment.rounds
-    patience = [Patience(run.experiment.engine.max_skipped) for run in runs]
+    patience = [
+        Patience(run.experiment.engine.max_skipped, rows_before(run, state))
+        for run, state in zip(runs, states, strict=True)
+    ]
     lost: dict[int, RunError] = {}
     with ExitStack() as trackers:
         tracks = [trackers.enter_context(tracked(run.experiment, run.folder)) for run in runs]
@@ -82,18 +85,13 @@ def _go_on(
                 if (track := tracks[place]) is not None:
                     track(row, rounds)
                 try:
-                    patience[place].see(outcome)
+                    if state.round < rounds:  # the end has words of its own
+                        patience[place].see(outcome)
                 except RunError as error:
                     lost[place] = error
             if len(lost) == len(runs):
                 raise lost[0]
-    return [_end(run, state, spent) for run, state, spent in zip(runs, states, seconds, strict=True)]
-
-
-def _end(run: Run, state: ServerState, seconds: float) -> dict[str, Any] | str:
-    """The summary, or why there is none; by the rows, since a stop forgets what was lost before it."""
-    rows, most = read_rows(run.folder.metrics), run.experiment.engine.max_skipped
-    return why_given_up(rows, most, run.experiment.rounds) or finish(run, state, seconds)
+    return [conclude(run, state, spent) for run, state, spent in zip(runs, states, seconds, strict=True)]
 
 
 def _restore(runs: Sequence[Run]) -> tuple[list[ServerState], list[float]]:
@@ -105,7 +103,7 @@ def _restore(runs: Sequence[Run]) -> tuple[list[ServerState], list[float]]:
             return [state for state, _ in found], [spent for _, spent in found]
         for run, (state, _) in zip(runs, found, strict=True):
             if state.round > last:
-                run.store.drop(state.round)
+                run.store.drop_after(last)
 
 
 def _settled(members: Sequence[Member]) -> list[Member]:
@@ -123,7 +121,7 @@ def _settle(member: Member, names: list[str]) -> Experiment:
         raise ConfigError(
             f"{member.path} began together with {known.engine.together or 'none'} and cannot go on with {names}"
         )
-    return known
+    return with_patience(known, member.experiment.engine.max_skipped)
 
 
 def _assemble(members: Sequence[Member]) -> Together:

@@ -143,9 +143,10 @@ def test_run_as_json_prints_the_summary_and_nothing_else(tmp_path: Path) -> None
 
 
 def test_replies_that_could_not_be_used_are_told(tmp_path: Path) -> None:
-    code, _, err = call("run", write_tiny(tmp_path), "local.lr=1e30", "rounds=2", "--out", tmp_path / "run")
+    first_round_explodes = ("rounds=3", "local.lr=1e30", "local.schedule={steps={at=[1], by=1e-31}}")
+    code, _, err = call("run", write_tiny(tmp_path), *first_round_explodes, "--out", tmp_path / "run")
     assert code == 0
-    assert err.startswith("note: 4 replies could not be used and 2 of 2 rounds were skipped; ")
+    assert err.startswith("note: 2 replies could not be used and 1 of 3 rounds were skipped; ")
     assert err.endswith("metrics.jsonl says why\n")
 
 

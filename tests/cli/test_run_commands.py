@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runs import assert_refused, call, finish, read_strictly, spawn, tiny
+from runs import assert_refused, call, finish, read_strictly, reseal, spawn, tiny
 
 from counterpoise.compare.difference import difference
 from counterpoise.compare.progress import is_locked, read_progress
@@ -226,6 +226,7 @@ def test_versions_machine_and_data_are_told(runs: Path) -> None:
     rows = read_rows(runs / "b" / "metrics.jsonl")
     rows[2]["loss"] += 1e-9
     (runs / "b" / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    reseal(runs / "b")
     found = difference_of(runs / "a", runs / "b")
     assert found["words"] == (
         "Same config, other torch version, other machine, other data or partition: results differ from round 3 on."
@@ -268,6 +269,8 @@ def test_long_values_are_shown_where_they_differ(runs: Path) -> None:
     edit(
         runs / "a" / "record.json", data=data | {"notes": [*data["notes"], "x" * 200 + "pebble" + "y" * 200]}
     )
+    for name in "ab":
+        reseal(runs / name)
     out = call("diff", runs / "a", runs / "b").out
     assert "needle" in out
     assert "pebble" in out

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from runs import PATIENCE, assert_refused, call, finish, spawn, tiny
+from runs import PATIENCE, assert_refused, call, finish, reseal, spawn, tiny
 
 from counterpoise.cli import watch as view
 from counterpoise.cli.frame import PLAIN_STEPS, clock, frame, shorten, sparkline
 from counterpoise.cli.watch import Runs
-from counterpoise.experiment.folder import RunFolder
+from counterpoise.experiment.folder import RunFolder, read_rows
 from counterpoise.experiment.runner import start
 
 
@@ -134,14 +134,14 @@ def test_a_run_is_followed_to_its_end(stopped: Path) -> None:
         terminal.wait_for("running")
         for log, row in (
             (folder.timing, {"round": 2, "seconds": 0.1}),
-            (folder.metrics, {"round": 2, "loss": 0.25}),
+            (folder.metrics, read_rows(folder.metrics)[-1] | {"round": 2, "loss": 0.25}),
         ):
             log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:2]))
             folder.append(log, row)
         terminal.wait_for("3/4")
         assert "0.250" in terminal.shown
         assert terminal.process.poll() is None
-    folder.write_json(folder.summary, {"accuracy": 0.5})
+    reseal(stopped, {"accuracy": 0.5})
     assert terminal.finish() == 0
     assert "done" in terminal.shown
 

@@ -11,6 +11,7 @@ from runs import call
 from sweeps import ends_of, run_here, tiny_sweep, write_tiny_sweep
 
 from counterpoise.compare.comparison import compare_results
+from counterpoise.errors import RunError
 from counterpoise.experiment.folder import read_rows
 from counterpoise.experiment.patience import why_given_up
 from counterpoise.experiment.runner import resume
@@ -35,6 +36,10 @@ def _rows(pattern: str) -> list[dict[str, Any]]:
         ("nn", "all 2 rounds were skipped"),
         ("dd", "all 2 rounds were skipped"),
         ("", None),
+        ("uun", "its last round was skipped"),
+        ("uudd", "its last 2 rounds were skipped, and no reply could be used (not finite)"),
+        ("unnnnn", "its last 5 rounds were skipped"),
+        ("nnud", "its last round was skipped"),
     ],
 )
 def test_what_a_run_is_given_up_for(pattern: str, words: str | None) -> None:
@@ -65,7 +70,9 @@ def test_a_diverging_run_stays_out_of_the_table(tmp_path: Path, rounds: int) -> 
 def test_a_diverging_run_that_is_resumed_by_hand_stays_out_too(tmp_path: Path) -> None:
     sweep = tiny_sweep(methods=["fedavg", WILD], seeds=1, base={"rounds": 7})
     assert len(run_here(sweep, tmp_path).given_up) == 1
-    assert resume(tmp_path / "runs" / "wild-seed0")["skipped_rounds"] == 7
+    for words in ("6 rounds in a row", "all 7 rounds", "all 7 rounds"):
+        with pytest.raises(RunError, match=f"{words} were skipped"):
+            resume(tmp_path / "runs" / "wild-seed0")
     assert [row.method for row in run_here(sweep, tmp_path).comparison.rows] == ["fedavg"]
 
 
@@ -75,7 +82,9 @@ def test_more_patience_lets_it_go_on(tmp_path: Path) -> None:
     patient = tiny_sweep(
         methods=["fedavg", WILD], seeds=1, base={"rounds": 7, "engine": {"max_skipped": 100}}
     )
-    assert list(run_here(patient, tmp_path).given_up.values()) == ["all 7 rounds were skipped"]
+    (why,) = run_here(patient, tmp_path).given_up.values()
+    assert "max_skipped = 100" in (tmp_path / "runs" / "wild-seed0" / "config.toml").read_text()
+    assert why.startswith("all 7 rounds were skipped, and no reply could be used")
     assert len(read_rows(tmp_path / "runs" / "wild-seed0" / "metrics.jsonl")) == 7
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from runs import assert_refused, call
+from runs import assert_refused, call, reseal
 from sweeps import run_here, tiny_sweep
 
 METHODS = [
@@ -57,6 +57,7 @@ def test_a_folder_that_cannot_be_read_is_left_out_of_a_report(
                 target.write_bytes(file.read_bytes())
     config = (bad / "config.toml").read_text()
     (bad / "config.toml").write_text(config.replace('method = "fedavg"', 'method = "of_mine"'))
+    reseal(bad)
     assert call("report", tmp_path).code == 0
     assert "bad: no method or part 'of_mine'" in caplog.text
     assert_refused(call("report", bad), 2, "no method or part 'of_mine'")

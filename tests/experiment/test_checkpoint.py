@@ -19,6 +19,7 @@ from counterpoise.engines.memories import Memories
 from counterpoise.errors import ConfigError
 from counterpoise.experiment import checkpoint as module
 from counterpoise.experiment.checkpoint import Checkpoint, CheckpointStore
+from counterpoise.experiment.seal import digest_of
 
 
 def server(round: int) -> Tree:
@@ -153,8 +154,8 @@ def test_a_blob_without_a_manifest_is_forgotten(tmp_path: Path) -> None:
 
 def test_a_dropped_generation_is_not_found_again(tmp_path: Path) -> None:
     store = fill(tmp_path)
-    store.drop(4)
-    store.drop(4)
+    store.drop_after(3)
+    store.drop_after(3)
     assert same(store.load(), generation(3))
 
 
@@ -273,7 +274,7 @@ def forge(folder: Path, **changes: Any) -> None:
     """A manifest that was made by hand, with a seal that fits."""
     path = folder / "round-00000004.json"
     body = json.loads(path.read_text())["body"] | changes
-    path.write_text(json.dumps({"body": body, "sha256": module._seal(body)}))
+    path.write_text(json.dumps({"body": body, "sha256": digest_of(body)}))
 
 
 @pytest.mark.parametrize("name", HOSTILE, ids=lambda name: repr(name)[:20])
@@ -334,8 +335,8 @@ def test_a_manifest_that_is_something_else_is_damage(whole: Path, tmp_path: Path
 def test_a_checkpoint_of_another_form_is_refused_and_kept(whole: Path, tmp_path: Path) -> None:
     folder = tmp_path / "copy"
     shutil.copytree(whole, folder)
-    forge(folder, schema=2)
-    with pytest.raises(ConfigError, match=r"round-00000004\.json has the form 2; this version reads 1"):
+    forge(folder, schema=1)
+    with pytest.raises(ConfigError, match=r"round-00000004\.json has the form 1; this version reads 2"):
         CheckpointStore(folder).load()
     assert (folder / "round-00000004.json").exists()
 

@@ -97,10 +97,11 @@ def test_logs_are_cut_to_a_checkpoint(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
     folder.append(folder.metrics, {"round": 0})
     folder.append(folder.timing, {"round": 0, "seconds": 0.1})
-    sizes, before = folder.log_sizes(), (folder.metrics.read_bytes(), folder.timing.read_bytes())
+    marks, before = folder.mark_logs(), (folder.metrics.read_bytes(), folder.timing.read_bytes())
     folder.append(folder.metrics, {"round": 1})
     folder.timing.write_bytes(before[1] + b'{"torn')
-    folder.cut_logs(sizes)
+    folder.check_logs(marks)
+    folder.cut_logs(marks)
     assert (folder.metrics.read_bytes(), folder.timing.read_bytes()) == before
 
 
@@ -109,10 +110,10 @@ def test_a_log_shorter_than_the_checkpoint_is_seen(tmp_path: Path, log: str) -> 
     folder = RunFolder(tmp_path)
     folder.append(folder.metrics, {"round": 0})
     folder.append(folder.timing, {"round": 0})
-    sizes = folder.log_sizes()
+    marks = folder.mark_logs()
     (tmp_path / log).write_bytes(b"")
     with pytest.raises(DataError, match=f"{log} is shorter"):
-        folder.cut_logs(sizes)
+        folder.check_logs(marks)
 
 
 def test_numbers_go_up_and_labels_are_tame(tmp_path: Path) -> None:

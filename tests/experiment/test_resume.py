@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 from runs import assert_refused, call, read_summary, result, rounds_done, spawn, tiny, wait_until, write_tiny
 
+from counterpoise.compare.results import read_result
 from counterpoise.errors import RunError
-from counterpoise.experiment import checkpoint, facts
+from counterpoise.experiment import checkpoint, facts, logs
 from counterpoise.experiment.checkpoint import CheckpointStore
 from counterpoise.experiment.folder import RunFolder
 from counterpoise.experiment.record import versions
@@ -93,11 +94,98 @@ def test_a_log_that_lost_rows_sends_the_run_back_to_where_it_has_them(
     assert ("going on from round 4" if rows else "starting again") in caplog.text
 
 
-def test_a_damaged_row_is_named_with_its_number(copy: Path) -> None:
-    content = bytearray((copy / "metrics.jsonl").read_bytes())
-    content[0] ^= 1
-    (copy / "metrics.jsonl").write_bytes(content)
-    assert_refused(call("resume", copy), 3, "metrics.jsonl, row 1: damaged")
+def flip(log: Path, row: int) -> None:
+    """Another digit in a row."""
+    lines = log.read_bytes().splitlines(keepends=True)
+    place = lines[row].rfind(next(digit for digit in (b"1", b"3", b"5", b"7") if digit in lines[row]))
+    lines[row] = lines[row][:place] + b"9" + lines[row][place + 1 :]
+    log.write_bytes(b"".join(lines))
+
+
+def content_of(folder: Path) -> dict[str, bytes]:
+    files = (path for path in folder.rglob("*") if path.is_file() and path.name != ".lock")
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+@pytest.mark.parametrize("log", ["metrics.jsonl", "timing.jsonl"])
+@pytest.mark.parametrize("state", ["finished", "stopped"])
+def test_a_changed_digit_in_the_last_row_sends_the_run_back_behind_it(
+    copy: Path, finished: Path, log: str, state: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    flip(copy / log, -1)
+    if state == "stopped":
+        (copy / "summary.json").unlink()
+    assert result(resume(copy)) == result(read_summary(copy)) == result(read_summary(finished))
+    assert (copy / "metrics.jsonl").read_bytes() == (finished / "metrics.jsonl").read_bytes()
+    assert f"{log} is not what it was when the checkpoint was written; going on from round 4" in caplog.text
+
+
+@pytest.mark.parametrize("log", ["metrics.jsonl", "timing.jsonl"])
+@pytest.mark.parametrize("state", ["finished", "stopped"])
+def test_a_digit_changed_before_every_checkpoint_is_refused_and_nothing_is_lost(
+    copy: Path, finished: Path, log: str, state: str
+) -> None:
+    flip(copy / log, 0)
+    if state == "stopped":
+        (copy / "summary.json").unlink()
+    before = content_of(copy)
+    assert_refused(call("resume", copy), 3, f"{log} is not what it was", "put it back, or start a new run")
+    assert content_of(copy) == before
+    shutil.copy(finished / log, copy / log)
+    assert result(resume(copy)) == result(read_summary(finished))
+
+
+def test_a_log_that_is_changed_while_the_run_is_at_work_is_not_sealed(tmp_path: Path, finished: Path) -> None:
+    folder = tmp_path / "run"
+
+    def meddle(row: Any, rounds: int) -> None:
+        if row["round"] == rounds - 1:
+            flip(folder / "metrics.jsonl", -1)
+
+    with pytest.raises(RunError, match=r"metrics.jsonl was changed while the run was at work; continue with"):
+        start(tiny(*SETTING), folder, meddle)
+    assert not (folder / "summary.json").exists()
+    assert result(resume(folder)) == result(read_summary(finished))
+
+
+def test_a_run_that_goes_back_is_not_finished_until_it_is_again(copy: Path) -> None:
+    forget_rounds(copy, 1)
+    there: list[bool] = []
+    resume(copy, lambda row, rounds: there.append((copy / "summary.json").exists()))
+    assert there == [False, False]
+    assert (copy / "summary.json").exists()
+
+
+def test_a_run_that_starts_again_forgets_what_it_had(copy: Path) -> None:
+    (copy / "metrics.jsonl").write_bytes(b"")
+    there: list[list[str]] = []
+    resume(copy, lambda *_: there.append(sorted(path.name for path in copy.glob("checkpoints/round-*"))))
+    assert there[0] == ["round-00000001.json"]
+
+
+@pytest.mark.parametrize("spoil", [b"", b"{}", b'{"data": 3}', b"[", b"null", b"flip"])
+def test_a_damaged_record_is_written_again(
+    copy: Path, spoil: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = (copy / "record.json").read_bytes()
+    (copy / "record.json").write_bytes(before.replace(b"digits", b"digjts") if spoil == b"flip" else spoil)
+    resume(copy)
+    assert (copy / "record.json").read_bytes() == before
+    assert "record.json is damaged" in caplog.text
+    assert read_result(copy).has_result
+
+
+def test_checkpoints_of_a_long_run_do_not_read_its_logs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[int] = []
+    hash_up_to = logs.hash_up_to
+    monkeypatch.setattr(logs, "hash_up_to", lambda path, size: [read.append(size), hash_up_to(path, size)][1])
+    start(tiny("rounds=6"), tmp_path / "run")
+    assert read == []
+    forget_rounds(tmp_path / "run", 1)
+    resume(tmp_path / "run")
+    assert len(read) == 4  # each log once to be checked and once to go on, however many rounds follow
 
 
 def test_a_damaged_checkpoint_is_told_and_the_one_before_is_used(
@@ -197,8 +285,8 @@ def test_another_version_is_refused_by_its_name(
 
 
 def test_another_form_of_checkpoint_is_refused(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoint, "SCHEMA", 2)
-    assert_refused(call("resume", copy), 2, "has the form 1; this version reads 2")
+    monkeypatch.setattr(checkpoint, "SCHEMA", 3)
+    assert_refused(call("resume", copy), 2, "has the form 2; this version reads 3")
 
 
 @pytest.mark.parametrize("spoil", ["", "rounds = 0", "nonsense = 1", "\x00", "[", "seed = 1\nseed = 2"])

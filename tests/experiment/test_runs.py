@@ -15,8 +15,9 @@ from counterpoise.api import load_data, simulate, split
 from counterpoise.core.codec import digest
 from counterpoise.core.local import Local
 from counterpoise.engines.choose import EngineSettings
-from counterpoise.errors import ConfigError
+from counterpoise.errors import ConfigError, RunError
 from counterpoise.experiment.assemble import assemble, fingerprint, load_federation
+from counterpoise.experiment.checkpoint import CheckpointStore
 from counterpoise.experiment.config import load_experiment
 from counterpoise.experiment.folder import RunFolder, read_rows
 from counterpoise.experiment.runner import resume, start
@@ -206,11 +207,13 @@ def test_own_data_and_an_own_model_run_and_resume(tmp_path: Path) -> None:
 
 def test_a_rate_that_explodes_is_named_and_leaves_the_model_as_it_was(tmp_path: Path) -> None:
     experiment = tiny("local.lr=1e30", "rounds=3")
-    summary = start(experiment, tmp_path / "run")
+    with pytest.raises(RunError, match="all 3 rounds were skipped"):
+        start(experiment, tmp_path / "run")
     rows = read_rows(tmp_path / "run" / "metrics.jsonl")
-    first = assemble(experiment).open()
-    assert summary["params_sha256"] == digest({"params": first.params})
-    assert (summary["rejected_replies"], summary["skipped_rounds"]) == (6, 3)
+    first, last = assemble(experiment).open(), CheckpointStore(tmp_path / "run" / "checkpoints").load()
+    assert last is not None
+    assert digest({"params": last.server["params"]}) == digest({"params": first.params})
+    assert len(rows) == 3
     for row in rows:
         assert row["skipped"]
         assert row["loss"] is None

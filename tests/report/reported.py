@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import torch
+from runs import reseal
 
 from counterpoise.compare.results import FAILURE, RunResult, read_results
 from counterpoise.core.part import Census, Chart, Exchange, Part
@@ -65,6 +66,7 @@ def make_runs(folder: Path) -> None:
         written = json.loads(record.read_text())
         written["data"]["classes"][3] = EVIL
         record.write_text(json.dumps(written))
+        reseal(record.parent)
     _spoil(folder)
 
 

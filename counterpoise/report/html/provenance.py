@@ -30,6 +30,7 @@ def failures(study: Study) -> Html:
         for run in study.results
         if run.path in why
     ]
+    broken += [[str(path), "–", "–", "–", str(error)] for path, error in study.left_out.items()]
     lost = [_lost(run) for run in study.results if any(row["rejected"] or row["skipped"] for row in run.rows)]
     pieces = [
         element("p", "Every run finished.") if not broken else _broken(broken),

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, TypeVar
 from counterpoise.compare.cells import Cell
 from counterpoise.compare.comparison import Comparison, compare_results
 from counterpoise.compare.labels import Labels, group_runs, label_runs
-from counterpoise.compare.results import RunResult
-from counterpoise.errors import DataError
+from counterpoise.compare.results import Readings, RunResult
+from counterpoise.errors import CounterpoiseError
 
 Item = TypeVar("Item")
 Numbers = list[float | None]
@@ -23,6 +23,7 @@ class Study(NamedTuple):
     comparison: Comparison
     groups: dict[Labels, list[RunResult]]
     labels: Mapping[Path, Labels]  # of all runs
+    left_out: Mapping[Path, CounterpoiseError]  # runs that cannot be read
 
     @property
     def problems(self) -> list[str]:
@@ -39,20 +40,18 @@ class Study(NamedTuple):
         return [run for (where, _), runs in self.groups.items() if where == problem for run in runs]
 
 
-def study(results: Sequence[RunResult], labels: Mapping[Path, Labels] | None = None, **options: Any) -> Study:
+def study(
+    found: Readings | Sequence[RunResult], labels: Mapping[Path, Labels] | None = None, **options: Any
+) -> Study:
     """The comparison, by the options of `compare_results`, and the runs it rests on."""
-    comparison = compare_results(results, labels=labels, **options)
+    results, left_out = found if isinstance(found, Readings) else (found, {})
+    comparison = compare_results(results, labels=labels, left_out=left_out, **options)
     finished = [result for result in results if result.has_result]
-    for run in finished:
-        if not run.record:
-            raise DataError(
-                f"{run.path} has no record.json: without it the report cannot tell what it ran on"
-            )
     known = group_runs(finished, labels)
     rows = [Labels(row.problem, row.method) for row in comparison.rows]
     groups = {pair: [known[pair][seed] for seed in sorted(known[pair])] for pair in rows}
     named = dict(zip((result.path for result in results), label_runs(results), strict=True))
-    return Study(results, comparison, groups, named | dict(labels or {}))
+    return Study(results, comparison, groups, named | dict(labels or {}), left_out)
 
 
 def thin(items: Sequence[Item], most: int) -> list[Item]:

@@ -1,0 +1,78 @@
+"""Rows of a run's logs, checked: a reader of a run that is not finished has no seal to trust."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
+
+from counterpoise.errors import DataError
+from counterpoise.experiment.record import HEADLINE
+
+LARGEST = 2**53  # of the whole numbers that a float holds
+
+Count = Annotated[int, Field(ge=0, le=LARGEST)]
+
+
+class Row(BaseModel):
+    """A row of a log; it may have more keys."""
+
+    model_config = ConfigDict(strict=True, allow_inf_nan=False)
+
+    round: Count
+
+
+class Spent(Row):
+    """A row of timing.jsonl."""
+
+    seconds: Annotated[float, Field(ge=0)]
+
+
+class Rejected(BaseModel):
+    """A reply that was not used."""
+
+    client: int
+    reason: str
+
+
+class Round(Row):
+    """What a row of metrics.jsonl has, whether the model was scored or not."""
+
+    lr: float
+    asked: Count
+    tasks: Count
+    replied: Count
+    rejected: list[Rejected]
+    loss: float | None
+    bytes_down: Count
+    bytes_up: Count
+    skipped: bool
+
+
+# Of the scores those that readers show of a run at work.
+Scored = create_model("Scored", __base__=Round, **dict.fromkeys(HEADLINE, (float | None, None)))  # type: ignore[call-overload]
+ROUNDS, TIMES = TypeAdapter(list[Scored]), TypeAdapter(list[Spent])
+
+
+def check_rounds(rows: Sequence[dict[str, Any]], path: Path) -> None:
+    """Refuse rows of metrics.jsonl that no run writes."""
+    _check(ROUNDS, rows, path)
+
+
+def check_times(rows: Sequence[dict[str, Any]], path: Path) -> None:
+    """Refuse rows of timing.jsonl that no run writes."""
+    _check(TIMES, rows, path)
+
+
+def _check(form: TypeAdapter[Any], rows: Sequence[dict[str, Any]], path: Path) -> None:
+    try:
+        form.validate_python(rows)
+    except ValidationError as error:
+        number, *key = error.errors()[0]["loc"]
+        where = f" at {'.'.join(map(str, key))}" if key else ""
+        raise DataError(f"{path}, row {int(number) + 1}: damaged{where}, not a row of this log") from None
+    for number, row in enumerate(rows):
+        if row["round"] != number:
+            raise DataError(f"{path}, row {number + 1}: damaged, it is of round {row['round'] + 1}")

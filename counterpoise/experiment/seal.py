@@ -1,0 +1,55 @@
+"""Seals: hashes by which a reader sees that the files of a run are what the run wrote."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from counterpoise.errors import DataError
+
+SEAL = "sha256"  # key under which a sealed file holds the hash of all its others
+
+
+def digest_of(content: Any) -> str:
+    """SHA-256 of plain values, however they are laid out in a file."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def seal(content: Mapping[str, Any]) -> dict[str, Any]:
+    """The content with its hash."""
+    return {**content, SEAL: digest_of(content)}
+
+
+def read_sealed(path: Path) -> dict[str, Any] | None:
+    """What a sealed file says, its hash included; None where there is no such file."""
+    content = read_object(path)
+    if content is None:
+        return None
+    if SEAL not in content:
+        raise DataError(f"{path} is damaged: it has no {SEAL}, by which to see that it is whole")
+    if content[SEAL] != digest_of({key: value for key, value in content.items() if key != SEAL}):
+        raise DataError(f"{path} is damaged: its content does not match its SHA-256")
+    return content
+
+
+def read_object(path: Path) -> dict[str, Any] | None:
+    """The JSON object of a file; None where there is no such file."""
+    if not path.exists():
+        return None
+    try:
+        content = json.loads(path.read_bytes())
+    except (ValueError, RecursionError):
+        raise DataError(f"{path} is damaged: it is not JSON") from None
+    if not isinstance(content, dict):
+        raise DataError(f"{path} is damaged: it is not a JSON object")
+    return content
+
+
+def check_files(path: Path, summary: Mapping[str, Any], found: Mapping[str, str]) -> None:
+    """Refuse a finished run one of whose files is not what its summary was made of."""
+    for name, digest in found.items():
+        if summary["files_sha256"].get(name) != digest:
+            raise DataError(f"{path / name} is not what it was when the run finished: its SHA-256 differs")
