@@ -33,11 +33,11 @@ class Countdown:
 
     def __init__(self, folder: Path, last: int, act: Callable[[str], None] = die) -> None:
         self.folder, self.last, self.act = str(folder), last, act
-        self.paths: list[str] = []  # what the calls so far were about
+        self.seen: list[str] = []  # the calls so far, each with its path
         sync = os.fsync
 
         def counted_sync(handle: Any) -> None:
-            self.count(os.readlink(f"/proc/self/fd/{handle}"))
+            self.count("os.fsync", os.readlink(f"/proc/self/fd/{handle}"))
             sync(handle)
 
         mock.patch.object(os, "fsync", counted_sync).start()
@@ -45,14 +45,14 @@ class Countdown:
 
     @property
     def calls(self) -> int:
-        return len(self.paths)
+        return len(self.seen)
 
     def hear(self, event: str, arguments: tuple[Any, ...]) -> None:
         if event in EVENTS and str(arguments[0]).startswith(self.folder):
-            self.count(str(arguments[0]))
+            self.count(event, str(arguments[0]))
 
-    def count(self, path: str) -> None:
-        self.paths.append(path)
+    def count(self, event: str, path: str) -> None:
+        self.seen.append(f"{event} {path}")
         if 0 < self.last <= self.calls:
             self.act(path)
 

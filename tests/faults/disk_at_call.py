@@ -67,7 +67,7 @@ def act_of(fault: str, base: Path) -> Callable[[str], None]:
 def run_until(experiment: Path, folder: Path, last: int, act: Callable[[str], None]) -> dict[str, Any]:
     countdown = Countdown(folder, last, act)
     finished = call("run", experiment, "--out", folder)
-    return {**finished._asdict(), "out": "", "paths": countdown.paths}
+    return {**finished._asdict(), "out": "", "seen": countdown.seen}
 
 
 def temporaries(folder: Path) -> list[str]:
@@ -87,10 +87,12 @@ def go_on(folder: Path) -> dict[str, Any]:
     return {"code": finished.code, "left": temporaries(folder), "summary": read_summary(folder)}
 
 
-def moments(paths: list[str], count: int) -> list[int]:
+def moments(seen: list[str], count: int) -> list[int]:
     """Numbers of calls spread over the writing of all checkpoints but the first."""
-    first = next(number for number, path in enumerate(paths) if "round-00000001.json" in path)
-    calls = [n for n, path in enumerate(paths, 1) if "/checkpoints/" in path and n > first + 2]
+    first = next(n for n, what in enumerate(seen) if "os.rename" in what and "round-00000001.json" in what)
+    # To make a folder that is there is refused in any case, and nobody minds.
+    calls = [n for n, what in enumerate(seen, 1) if "/checkpoints" in what and "os.mkdir" not in what]
+    calls = [n for n in calls if n > first + 1]
     return [calls[(2 * place + 1) * len(calls) // (2 * count)] for place in range(count)]
 
 
@@ -102,13 +104,13 @@ def main() -> None:
     assemble(load_experiment(experiment)).close()  # so that not every child imports what this needs
     whole = base / "whole"
     _, said = in_a_child(lambda: run_until(experiment, whole, 0, fail))
-    print(json.dumps({"summary": read_summary(whole), "calls": len(said["paths"])}), flush=True)
-    for number in moments(said["paths"], count):
+    print(json.dumps({"summary": read_summary(whole), "calls": len(said["seen"])}), flush=True)
+    for number in moments(said["seen"], count):
         folder, act = base / str(number), act_of(fault, base)
         _, ended = in_a_child(lambda: run_until(experiment, folder, number, act))  # noqa: B023
         (base / "filler").unlink(missing_ok=True)
         found, (_, after) = look(folder), in_a_child(lambda: go_on(folder))  # noqa: B023
-        moment = ended.pop("paths")[number - 1]
+        moment = ended.pop("seen")[number - 1]
         print(json.dumps({"moment": moment, "ended": ended, "found": found, "after": after}), flush=True)
 
 
