@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 import torch
+
+pytest.importorskip("flwr", reason="flwr is not installed: pip install 'counterpoise[flower]'")
+
 from federations import fingerprint
 from flwr.app import Message
 from local_grid import FIRST_NODE, RUN, LocalGrid, over_flower
