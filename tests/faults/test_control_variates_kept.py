@@ -24,8 +24,8 @@ SETTING: dict[str, Any] = {
     "cohort": {"size": 10},
     "model": {"name": "mlp", "hidden": [16]},
 }
-# Rounding of sums over many rounds: float64 has 16 digits, float32 has 7.
-BOUNDS = {"float64": 1e-6, "float32": 1e-5}
+# Rounding adds up over rounds: in float32 a thousand of them come to 1e-5, one answer kept by its client alone to 0.1.
+BOUNDS = {"float64": 1e-6, "float32": 1e-4}
 
 
 def control(tree: Mapping[str, Any]) -> Tensor:

@@ -22,7 +22,7 @@ from counterpoise.engines.flower.server import KEPT, Patience
 from counterpoise.rounds import ServerState
 from counterpoise.simulation import Simulation
 
-DTYPES = {"float64": (torch.float64, 1e-6), "float32": (torch.float32, 1e-5)}
+DTYPES = {"float64": (torch.float64, 1e-6), "float32": (torch.float32, 1e-4)}
 
 
 def lose(grid: LocalGrid, rate: float) -> None:
