@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -23,28 +24,37 @@ from counterpoise.experiment.folder import RunFolder
 EVENTS = ("open", "os.rename", "os.remove", "os.truncate", "os.mkdir")
 
 
-class Countdown:
-    """Kills this process at the n-th call that opens, renames, removes, cuts or syncs something of the run."""
+def die(path: str) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
 
-    def __init__(self, folder: Path, last: int) -> None:
-        self.folder, self.last, self.calls = str(folder), last, 0
+
+class Countdown:
+    """Acts at the n-th call that opens, renames, removes, cuts or syncs something of the run, and at those after it."""
+
+    def __init__(self, folder: Path, last: int, act: Callable[[str], None] = die) -> None:
+        self.folder, self.last, self.act = str(folder), last, act
+        self.seen: list[str] = []  # the calls so far, each with its path
         sync = os.fsync
 
         def counted_sync(handle: Any) -> None:
-            self.count()
+            self.count("os.fsync", os.readlink(f"/proc/self/fd/{handle}"))
             sync(handle)
 
         mock.patch.object(os, "fsync", counted_sync).start()
         sys.addaudithook(self.hear)
 
+    @property
+    def calls(self) -> int:
+        return len(self.seen)
+
     def hear(self, event: str, arguments: tuple[Any, ...]) -> None:
         if event in EVENTS and str(arguments[0]).startswith(self.folder):
-            self.count()
+            self.count(event, str(arguments[0]))
 
-    def count(self) -> None:
-        self.calls += 1
-        if self.calls == self.last:
-            os.kill(os.getpid(), signal.SIGKILL)
+    def count(self, event: str, path: str) -> None:
+        self.seen.append(f"{event} {path}")
+        if 0 < self.last <= self.calls:
+            self.act(path)
 
 
 def in_a_child(work: Any) -> tuple[bool, Any]:
