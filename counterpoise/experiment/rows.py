@@ -37,6 +37,16 @@ class Rejected(BaseModel):
     reason: str
 
 
+class Clipped(BaseModel):
+    """An update that was shortened."""
+
+    model_config = ConfigDict(strict=True, allow_inf_nan=False)
+
+    client: int
+    norm: float
+    bound: Annotated[float, Field(gt=0)]
+
+
 class Round(Row):
     """What a row of metrics.jsonl has, whether the model was scored or not."""
 
@@ -45,6 +55,7 @@ class Round(Row):
     tasks: Count
     replied: Count
     rejected: list[Rejected]
+    clipped: list[Clipped] = []
     loss: float | None
     bytes_down: Count
     bytes_up: Count

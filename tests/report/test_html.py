@@ -300,3 +300,18 @@ def test_what_is_not_there_is_refused_in_one_line(runs: Path, arguments: list[st
 def test_a_folder_without_runs_is_refused(tmp_path: Path) -> None:
     assert_refused(call("report", tmp_path), 2, "no run")
     assert_refused(call("report", tmp_path / "nowhere"), 2, "nowhere")
+
+
+def test_updates_that_were_shortened_are_named_with_their_client(tmp_path: Path) -> None:
+    """A bound of one median shortens the longer half of every round."""
+    file = write_tiny(tmp_path)
+    call("run", file, "cohort.max_influence=1.0", "cohort.size=4", "--out", tmp_path / "runs" / "a")
+    (run,) = read_results([tmp_path / "runs"])
+    entries = [entry for row in run.rows for entry in row["clipped"]]
+    call("report", tmp_path / "runs", "--out", tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text()
+    assert entries
+    assert "which were shortened to it" in text
+    call("run", file, "--out", tmp_path / "other" / "a")
+    call("report", tmp_path / "other", "--out", tmp_path / "other.html")
+    assert "No update was shortened." in (tmp_path / "other.html").read_text()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -35,6 +36,7 @@ def failures(study: Study) -> Html:
     pieces = [
         element("p", "Every run finished.") if not broken else _broken(broken),
         element("p", "No reply was rejected and no round skipped.") if not lost else _losses(lost),
+        _shortened(study.results),
     ]
     return join(pieces)
 
@@ -58,6 +60,23 @@ def _lost(run: RunResult) -> list[str]:
 def _losses(rows: Sequence[Sequence[str]]) -> Html:
     head = ["Folder", "Rejected replies", "Why", "Skipped rounds"]
     return table("Replies that could not be used, and rounds without any reply", head, rows)
+
+
+def _shortened(runs: Sequence[RunResult]) -> Html:
+    """Clients whose updates were shortened, which may be large or hostile."""
+    clipped = [(run, entry) for run in runs for row in run.rows for entry in row.get("clipped", ())]
+    if not clipped:
+        return element("p", "No update was shortened.")
+    counts = Counter((str(run.path), int(entry["client"])) for run, entry in clipped)
+    longest: dict[tuple[str, int], float] = {}
+    for run, entry in clipped:
+        key = str(run.path), int(entry["client"])
+        longest[key] = max(longest.get(key, 0.0), entry["norm"] / entry["bound"])
+    rows = [
+        [path, str(client), str(n), f"{longest[path, client]:.3g}"] for (path, client), n in counts.items()
+    ]
+    head = ["Folder", "Client", "Rounds", "Longest, in bounds"]
+    return table("Updates longer than cohort.max_influence allows, which were shortened to it", head, rows)
 
 
 def repeat(study: Study) -> Html:
