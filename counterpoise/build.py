@@ -11,6 +11,7 @@ from torch import nn
 
 from counterpoise.client import enroll
 from counterpoise.core.arguments import Seed, check_arguments, read_settings
+from counterpoise.core.capacity import check_fits
 from counterpoise.core.local import Local
 from counterpoise.core.method import Method, MethodSpec, build_method
 from counterpoise.core.registry import Count
@@ -30,6 +31,7 @@ from counterpoise.parts.optimizer import with_local
 from counterpoise.rounds import Cohort
 from counterpoise.simulation import Simulation
 
+TABLES = 2 * 8  # bytes of a cell in two tables of whole numbers: all so far, and those of a batch
 Connect = Callable[[EngineSettings, Workplace], Engine]  # settled settings, workplace -> who answers
 
 
@@ -55,6 +57,8 @@ def build_simulation(
     Settings may be a dict, as in a config; an engine may be its name and a cohort its size.
     """
     _check_pieces(federation, model)
+    count = len(federation.classes)
+    check_fits(TABLES * count**2, f"{count:,} classes: the table of true and predicted classes")
     rounds, seed, dtype = check_arguments("simulate", build_simulation, rounds=rounds, seed=seed, dtype=dtype)
     if not int(federation.samples().sum()):
         raise ConfigError("no client has any sample to train on")

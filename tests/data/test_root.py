@@ -92,6 +92,16 @@ def test_an_npz_with_a_pickled_array_or_without_the_name_is_refused(tmp_path: Pa
         read_npz(path, "train", "test")
 
 
+def test_an_npz_that_unpacks_to_more_than_allowed_is_refused_before_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "labels.npz"
+    np.savez_compressed(path, train=np.zeros(1_000_000, np.uint8))
+    assert path.stat().st_size < 10_000
+    with pytest.raises(
+        DataError, match=r"labels\.npz: holds 1,000,128 bytes unpacked; legal: at most 500,000"
+    ):
+        read_npz(path, "train", limit=500_000)
+
+
 def test_every_mirrored_file_has_a_well_formed_checksum_and_address() -> None:
     digits = {"md5": 32, "sha256": 64}
     for sources in MIRRORS.values():

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from counterpoise.data.dataset import Assignment, Dataset, Samples
+from counterpoise.data.own.limits import MAX_CLASSES
 from counterpoise.data.partition import Rows
 
 
@@ -24,6 +25,10 @@ class Pack(NamedTuple):
 def check_pack(pack: Pack) -> None:
     """Raise a ValueError for the first thing that does not fit the rest."""
     dataset = pack.dataset
+    _require(
+        len(dataset.classes) <= MAX_CLASSES,
+        f"holds {len(dataset.classes):,} classes; legal: at most {MAX_CLASSES:,}",
+    )
     for name, samples in (("training", dataset.train), ("test", dataset.test)):
         _check_samples(name, samples, len(dataset.classes))
     _require(
