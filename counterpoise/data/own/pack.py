@@ -24,7 +24,7 @@ from counterpoise.data.own.assemble import PIXEL_DIMENSIONS
 from counterpoise.data.own.faults import blamed_on, fault, file_within
 from counterpoise.data.own.limits import MAX_BYTES, MAX_PACK_HEADER
 from counterpoise.data.own.pixels import squeeze, unsqueeze
-from counterpoise.data.own.prepared import Pack, check_pack
+from counterpoise.data.own.prepared import Pack, check_classes, check_pack
 from counterpoise.data.partition import Rows
 from counterpoise.errors import ConfigError, DataError
 
@@ -132,6 +132,7 @@ def read_pack(path: Path | str, limit: int = MAX_BYTES) -> Pack:
         if bytes(tensors.pop(DIGEST).tolist()) != _digest(tensors, words):
             raise fault(path, "damaged: its SHA-256 does not fit its content")
         about = _read_words(words)
+        check_classes(len(about.classes))
         shapes = {name: tuple(int(side) for side in given) for name, given in about.pixels.items()}
         _check_pixels(path, tensors, shapes, limit)
         for name, shape in shapes.items():
