@@ -13,6 +13,7 @@ from counterpoise.errors import ConfigError, legal_words, listed
 
 Settings = TypeVar("Settings")
 SEEDS = 2**63  # from 0 on
+MOST_CLIENTS = 10_000_000  # of a partition
 Seed = Annotated[int, Interval(0, SEEDS, open_high=True)]
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
+from counterpoise.core.arguments import MOST_CLIENTS
 from counterpoise.core.capacity import check_fits
 from counterpoise.core.registry import Interval
 from counterpoise.data.partition import Labels, Partition, Rows, Split
@@ -15,7 +16,6 @@ from counterpoise.data.skew import Counts, Floats
 from counterpoise.errors import ConfigError
 
 Concentration = Annotated[float, Interval(0, 1e9, open_low=True)]
-MOST_CLIENTS = 10_000_000
 CLIENT = 1_400  # bytes of a client's vectors of rows, however short
 CELL = 32  # bytes of a client and class while shares are drawn and handed out
 

@@ -257,7 +257,7 @@ BOMBS = {
     "config: 10^8 clients": Bomb(
         "clients.toml",
         config("[partition]\nclients = 100000000\nminimum = 0"),
-        "clients = 100,000,000 is not legal; legal: at most 10,000,000",
+        "partition.clients = 100000000 is not legal: input should be less than or equal to 10000000",
         2,
         10,  # scikit-learn is imported for the digits
     ),
