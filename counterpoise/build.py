@@ -9,25 +9,29 @@ from typing import Any
 import torch
 from torch import nn
 
+from counterpoise.client import enroll
 from counterpoise.core.arguments import Seed, check_arguments, read_settings
+from counterpoise.core.capacity import check_fits
 from counterpoise.core.local import Local
 from counterpoise.core.method import Method, MethodSpec, build_method
 from counterpoise.core.registry import Count
 from counterpoise.core.rng import generator
+from counterpoise.core.tree import bytes_of
 from counterpoise.data.augment import Augmentation
 from counterpoise.data.federation import Federation
 from counterpoise.engines.choose import EngineSettings, build_engine, choose_device, settle
-from counterpoise.engines.workplace import Engine, Workplace
+from counterpoise.engines.workplace import Engine, Workplace, check_replies_fit
 from counterpoise.errors import ConfigError
 from counterpoise.evaluate import Scoring
 from counterpoise.functional import FunctionalModel
 from counterpoise.metrics import shots_by_rule
 from counterpoise.models.init import initialise
-from counterpoise.models.model import MODELS
+from counterpoise.models.model import MODELS, build_model
 from counterpoise.parts.optimizer import with_local
 from counterpoise.rounds import Cohort
 from counterpoise.simulation import Simulation
 
+TABLES = 2 * 8  # bytes of a cell in two tables of whole numbers: all so far, and those of a batch
 Connect = Callable[[EngineSettings, Workplace], Engine]  # settled settings, workplace -> who answers
 
 
@@ -53,6 +57,8 @@ def build_simulation(
     Settings may be a dict, as in a config; an engine may be its name and a cohort its size.
     """
     _check_pieces(federation, model)
+    count = len(federation.classes)
+    check_fits(TABLES * count**2, f"{count:,} classes: the table of true and predicted classes")
     rounds, seed, dtype = check_arguments("simulate", build_simulation, rounds=rounds, seed=seed, dtype=dtype)
     if not int(federation.samples().sum()):
         raise ConfigError("no client has any sample to train on")
@@ -66,7 +72,9 @@ def build_simulation(
     federation = federation.to(choose_device(settings.device), dtype)
     composed = with_local(method if isinstance(method, Method) else build_method(method), local)
     if isinstance(model, str):
-        model, draw_parameters = MODELS.build(model)(federation.input_shape, len(federation.classes)), True
+        shape, classes = federation.input_shape, len(federation.classes)
+        model = build_model(model, MODELS.build(model), shape, classes)
+        draw_parameters = True
     module = adapt_model(composed, model, generator(seed, "init"), draw_parameters)
     module = module.to(federation.train.x.device, dtype)
     functional = FunctionalModel(module, half=settings.precision == "bf16")
@@ -75,6 +83,7 @@ def build_simulation(
     _check_search(composed, federation, cohort)
     _check_server_samples(composed, federation)
     work = Workplace(composed, functional, local, federation, seed, augment)
+    _check_cohort(work, cohort)
     settled = settle(settings, work, cohort.size or len(federation.clients), rounds)
     scoring = scoring or Scoring(shots_by_rule(federation.counts().sum(0).tolist()), federation.classes)
     if scoring.clients and not federation.holders():
@@ -118,6 +127,16 @@ def _check_batching(model: FunctionalModel, local: Local) -> None:
         raise ConfigError(
             "local.batching = 'pad' would mix padding into BatchNorm's statistics; legal with this model: 'wrap', 'drop'"
         )
+
+
+def _check_cohort(work: Workplace, cohort: Cohort) -> None:
+    """Before a round is begun whose replies do not fit: their models and what clients keep, which is copied once."""
+    if work.device.type != "cpu":  # out of memory, a GPU's engine takes fewer at a time
+        return
+    asked = len(cohort.draw(work.seed, 0, work.federation.samples()))
+    params = work.model.params()
+    kept = bytes_of(enroll(work.method, params, len(work.federation.classes)))
+    check_replies_fit(asked, bytes_of(params) + bytes_of(work.model.buffers()) + 2 * kept)
 
 
 def _check_search(method: Method, federation: Federation, cohort: Cohort) -> None:

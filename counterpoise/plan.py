@@ -8,9 +8,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from counterpoise.core.capacity import check_fits
 from counterpoise.core.local import Batching
 from counterpoise.core.part import ClientData
 from counterpoise.errors import ConfigError
+
+PLACE = 25  # bytes of a place in a batch while a round is opened: position, mask, row and label
 
 
 class Plan(NamedTuple):
@@ -28,16 +31,23 @@ def make_plan(
     data: ClientData, batch_size: int, epochs: int, batching: Batching, stream: torch.Generator
 ) -> Plan:
     """Every epoch in a fresh order; the last short batch is padded, wrapped or dropped."""
+    steps = _steps(len(data.labels), batch_size, batching)
+    given = f"local.batch_size = {batch_size:,} and local.epochs = {epochs:,}"
+    check_fits(PLACE * epochs * steps * batch_size, f"{given}: a client of {len(data.labels):,} samples")
     plans = [_plan_epoch(data, batch_size, batching, stream) for _ in range(epochs)]
     return Plan(torch.cat([p.positions for p in plans]), torch.cat([p.mask for p in plans]))
 
 
-def _plan_epoch(data: ClientData, batch_size: int, batching: Batching, stream: torch.Generator) -> Plan:
-    count = len(data.labels)
-    steps = math.ceil(count / batch_size)
+def _steps(count: int, batch_size: int, batching: Batching) -> int:
     if batching == "drop":
         # A client smaller than a batch would never train, so its one batch is wrapped instead.
-        steps = max(count // batch_size, min(count, 1))
+        return max(count // batch_size, min(count, 1))
+    return math.ceil(count / batch_size)
+
+
+def _plan_epoch(data: ClientData, batch_size: int, batching: Batching, stream: torch.Generator) -> Plan:
+    count = len(data.labels)
+    steps = _steps(count, batch_size, batching)
     if data.strata is not None and count:
         positions = _stratify(data, data.strata, steps, batch_size, stream)
         return Plan(positions, torch.ones_like(positions, dtype=torch.bool))
@@ -73,10 +83,9 @@ def _restrict(data: ClientData, positions: Tensor) -> ClientData:
 
 def _fill(data: ClientData, wanted: int, stream: torch.Generator) -> Tensor:
     """Visits one after another, as many positions as are wanted."""
-    positions = torch.empty(0, dtype=torch.int64)
-    while len(data.labels) and len(positions) < wanted:
-        positions = torch.cat([positions, _visit(data, stream)])
-    return positions[:wanted]
+    count = len(data.labels)
+    visits = [_visit(data, stream) for _ in range(math.ceil(wanted / count) if count else 0)]
+    return torch.cat([torch.empty(0, dtype=torch.int64), *visits])[:wanted]
 
 
 def _visit(data: ClientData, stream: torch.Generator) -> Tensor:

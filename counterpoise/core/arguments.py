@@ -14,6 +14,7 @@ from counterpoise.errors import ConfigError, legal_words, listed
 Settings = TypeVar("Settings")
 SEEDS = 2**63  # from 0 on
 MAX_INFLUENCE = 10.0  # medians of a round that an update may be long
+MOST_CLIENTS = 10_000_000  # of a partition
 Seed = Annotated[int, Interval(0, SEEDS, open_high=True)]
 
 

@@ -40,15 +40,18 @@ def encode(numbers: Mapping[str, Numbers], words: Mapping[str, Words], fit: Rows
     table = np.column_stack(list(numbers.values())) if numbers else np.empty((_length(words), 0))
     gaps = np.isnan(table)
     gappy = np.flatnonzero(gaps.any(axis=0))
+    coded = [np.unique(values, return_inverse=True) for values in words.values()]
+    kinds = [
+        f"{name}={kind}" for name, (kinds, _) in zip(words, coded, strict=True) for kind in kinds.tolist()
+    ]
     names = list(numbers)
-    blocks = [standardise(fill_gaps(table, fit), fit), gaps[:, gappy]]
-    columns = [*names, *(f"{names[j]} missing" for j in gappy)]
-    for name, values in words.items():
-        block, categories = one_hot(values)
-        blocks.append(block)
-        columns += [f"{name}={category}" for category in categories]
-    x = np.concatenate([block.astype(np.float32) for block in blocks], axis=1)
-    return Encoded(x, tuple(columns), _gap_notes(names, gaps))
+    columns = (*names, *(f"{names[j]} missing" for j in gappy), *kinds)
+    # One array from the start: words of many kinds make it far larger than the table.
+    x = np.zeros((len(table), len(columns)), np.float32)
+    x[:, : len(names)] = standardise(fill_gaps(table, fit), fit)
+    x[:, len(names) : len(names) + len(gappy)] = gaps[:, gappy]
+    _mark_kinds(x[:, len(names) + len(gappy) :], coded)
+    return Encoded(x, columns, _gap_notes(names, gaps))
 
 
 def standardise(table: Numbers, fit: Rows) -> Numbers:
@@ -65,10 +68,12 @@ def fill_gaps(table: Numbers, fit: Rows) -> Numbers:
     return np.where(np.isnan(table), medians, table)
 
 
-def one_hot(values: Words) -> tuple[Inputs, tuple[str, ...]]:
-    """[n, k] indicators of the k different values in alphabetical order, and these values."""
-    categories, codes = np.unique(values, return_inverse=True)
-    return np.eye(len(categories), dtype=np.float32)[codes], tuple(categories.tolist())
+def _mark_kinds(x: Inputs, coded: Sequence[tuple[Words, Rows]]) -> None:
+    """One-hot words side by side: in each row a 1 for the kind of each word, kinds in alphabetical order."""
+    first = 0
+    for kinds, codes in coded:
+        x[np.arange(len(codes)), first + codes] = 1
+        first += len(kinds)
 
 
 def classes_by_frequency(labels: Words) -> tuple[str, ...]:

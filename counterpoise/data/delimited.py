@@ -14,6 +14,10 @@ from counterpoise.data.columns import Numbers, Words, class_codes
 from counterpoise.data.root import read_bytes
 from counterpoise.errors import DataError
 
+MOST_TEXT = (
+    256 << 20
+)  # bytes, eight times the largest table there is a loader for; as lines they take several times that
+
 
 class Layout(NamedTuple):
     """Every column of a file in order; those not named as words, label or ignored are numbers."""
@@ -51,7 +55,7 @@ def stack(tables: Sequence[Table]) -> Table:
 def read_lines(path: Path, encoding: str = "utf-8-sig") -> list[str]:
     """The lines that are not blank."""
     try:
-        text = read_bytes(path).decode(encoding)
+        text = read_bytes(path, MOST_TEXT).decode(encoding)
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: not text in {encoding}: {error.reason} at byte {error.start}") from error
     return [line for line in text.splitlines() if line and not line.isspace()]

@@ -1,8 +1,7 @@
-"""Data sets from public mirrors: resumed where cut, checked against the published sum, put in place whole or not at all."""
+"""Data sets from public mirrors over https: resumed where cut, checked against their SHA-256, put in place whole or not at all."""
 
 from __future__ import annotations
 
-import hashlib
 import http.client
 import os
 import shutil
@@ -14,10 +13,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, Any
 
-from counterpoise.data.mirrors import BY_HAND, MIRRORS, Source
-from counterpoise.data.root import data_root
+from counterpoise.data.mirrors import BY_HAND, MIRRORS, SECURE, Source
+from counterpoise.data.root import data_root, sha256_of
 from counterpoise.errors import ConfigError, DataError, legal_words
 from counterpoise.version import __version__
 
@@ -65,7 +64,7 @@ def fetch(source: Source, folder: Path, progress: Progress) -> Path:
             os.replace(part, target)
             return target
         part.unlink()
-        complaints[url] = f"wrong content, not {source.checksum}"
+        complaints[url] = f"wrong content, not that of SHA-256 {source.sha256}"
     raise DataError(
         f"{target}: no mirror worked: {'; '.join(f'{url}: {why}' for url, why in complaints.items())}"
     )
@@ -79,7 +78,8 @@ def _resume(url: str, source: Source, part: Path, progress: Progress) -> None:
     request = urllib.request.Request(url, headers={"User-Agent": f"counterpoise/{__version__}"})
     if 0 < have < source.size:
         request.add_header("Range", f"bytes={have}-")
-    with urllib.request.urlopen(request, timeout=SECONDS_OF_SILENCE) as response:
+    opener = urllib.request.build_opener(_SecureRedirects)
+    with opener.open(request, timeout=SECONDS_OF_SILENCE) as response:
         continues = response.headers.get("Content-Range", "").startswith(f"bytes {have}-")
         offered = None if response.length is None else response.length + (have if continues else 0)
         if offered not in (None, source.size):  # an error page, say: it must not spoil the part file
@@ -104,9 +104,16 @@ def _copy(response: IO[bytes], file: IO[bytes], source: Source, progress: Progre
 
 
 def _is_intact(path: Path, source: Source) -> bool:
-    kind, _, expected = source.checksum.partition(":")
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, kind).hexdigest() == expected
+    return sha256_of(path) == source.sha256
+
+
+class _SecureRedirects(urllib.request.HTTPRedirectHandler):
+    """A mirror may send on to another address, as long as that is https too."""
+
+    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
+        if not newurl.startswith(SECURE):
+            raise urllib.error.URLError(f"sends on to {newurl}, which is not {SECURE}")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
 def unpack(archive: Path, patterns: tuple[str, ...]) -> None:

@@ -77,9 +77,7 @@ def split_federation(
         labels_of(kept), clients, numpy_generator(seed, "partition")
     )
     rows = [torch.from_numpy(np.sort(client)) for client in split.clients]
-    parts = [
-        _hold_out(client, validation, generator(seed, "held out", index)) for index, client in enumerate(rows)
-    ]
+    parts = [_hold_out(client, validation, seed, index) for index, client in enumerate(rows)]
     return Federation(
         train=kept.train,
         test=kept.test,
@@ -170,8 +168,10 @@ def _take_share(data: Dataset, share: float, seed: int) -> tuple[Dataset, Sample
     return data.keep(torch.from_numpy(rest)), data.train.take(torch.from_numpy(taken))
 
 
-def _hold_out(rows: Tensor, share: float, stream: torch.Generator) -> tuple[Tensor, Tensor]:
-    """A client's rows for training and for validation; it always keeps one to train on."""
-    held = min(int(share * len(rows)), len(rows) - 1) if share else 0
-    order = torch.randperm(len(rows), generator=stream)
+def _hold_out(rows: Tensor, share: float, seed: int, client: int) -> tuple[Tensor, Tensor]:
+    """A client's sorted rows for training and for validation; it always keeps one to train on."""
+    if not share:  # nothing is drawn for each of perhaps a hundred thousand clients
+        return rows, rows[:0]
+    held = min(int(share * len(rows)), len(rows) - 1)
+    order = torch.randperm(len(rows), generator=generator(seed, "held out", client))
     return rows[order[held:].sort().values], rows[order[:held].sort().values]

@@ -50,24 +50,34 @@ def find_file(root: Path | None, dataset: str, *names: str) -> Path:
     )
 
 
-def read_bytes(path: Path, limit: int = GIBIBYTE) -> bytes:
-    """The content of a plain, .gz or .xz file, unpacked; more than `limit` bytes are refused."""
+def read_start(path: Path, count: int) -> bytes:
+    """The first bytes of a plain, .gz or .xz file, unpacked, or all where there are fewer."""
     try:
         with _open(path) as stream:
-            content = stream.read(limit + 1)
+            return stream.read(count)
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         raise DataError(f"{path}: damaged or cut short: {error}") from error
+
+
+def read_bytes(path: Path, limit: int = GIBIBYTE) -> bytes:
+    """The content of a plain, .gz or .xz file, unpacked; more than `limit` bytes are refused."""
+    content = read_start(path, limit + 1)
     if len(content) > limit:
         raise DataError(f"{path}: holds more than {limit:,} bytes unpacked; legal: at most that")
     return content
 
 
-def read_npz(path: Path, *names: str) -> dict[str, NDArray[Any]]:
-    """Plain arrays of an npz file; one that would need unpickling is refused."""
+def read_npz(path: Path, *names: str, limit: int = GIBIBYTE) -> dict[str, NDArray[Any]]:
+    """Plain arrays of an npz file; one that would need unpickling is refused, and more than `limit` bytes are."""
     try:
-        with np.load(io.BytesIO(read_bytes(path)), allow_pickle=False) as archive:
+        content = io.BytesIO(read_bytes(path, limit))
+        with zipfile.ZipFile(content) as members:
+            unpacked = sum(member.file_size for member in members.infolist())
+        if unpacked > limit:
+            raise DataError(f"{path}: holds {unpacked:,} bytes unpacked; legal: at most {limit:,}")
+        with np.load(content, allow_pickle=False) as archive:
             return {name: archive[name] for name in names}
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, KeyError, EOFError, MemoryError, zipfile.BadZipFile) as error:
         raise DataError(f"{path}: not an npz file with {', '.join(names)}: {error}") from error
 
 

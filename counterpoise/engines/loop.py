@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -10,11 +10,11 @@ import torch
 from counterpoise.chain import Chain
 from counterpoise.client import Broadcast, Progress, Result, begin, end, loss_of, step
 from counterpoise.core.part import Stats, Task
-from counterpoise.core.tree import stack, tmap
+from counterpoise.core.tree import Tree, bytes_of, tmap
 from counterpoise.differentiate import direct_gradient, slopes
 from counterpoise.engines.memories import Memory
 from counterpoise.engines.threads import threads
-from counterpoise.engines.workplace import Opened, Workplace, batches_of, open_task
+from counterpoise.engines.workplace import Opened, Workplace, batches_of, check_replies_fit, open_task
 
 
 @dataclass(frozen=True)
@@ -25,12 +25,11 @@ class LoopTrainer:
 
     def __call__(self, tasks: Sequence[Task], memories: Sequence[Memory], broadcast: Broadcast) -> Result:
         with threads(1):
-            return stack_results(
-                [
-                    train_task(self.work, task, memory, broadcast)
-                    for task, memory in zip(tasks, memories, strict=True)
-                ]
+            trained = (
+                train_task(self.work, task, memory, broadcast)
+                for task, memory in zip(tasks, memories, strict=True)
             )
+            return stack_results(trained, len(tasks))
 
     def close(self) -> None:
         pass
@@ -63,7 +62,14 @@ def _descend(work: Workplace, chain: Chain, progress: Progress, opened: Opened) 
     return progress._replace(params=params, loss=total)
 
 
-def stack_results(results: Sequence[Result]) -> Result:
-    """One result with a leading axis over tasks."""
-    stacked = stack([result._asdict() for result in results])
+def stack_results(results: Iterable[Result], count: int) -> Result:
+    """One result with a leading axis over tasks; each goes to its row as it comes, so that none is held twice."""
+    stacked: Tree = {}
+    with torch.no_grad():
+        for row, result in enumerate(results):
+            tree = result._asdict()
+            if not stacked:
+                check_replies_fit(count, bytes_of(tree))
+                stacked = tmap(lambda leaf: leaf.new_empty(count, *leaf.shape), tree)
+            tmap(lambda whole, leaf, row=row: whole[row].copy_(leaf), stacked, tree)
     return Result(**stacked)

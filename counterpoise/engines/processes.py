@@ -23,11 +23,11 @@ from torch import Tensor
 
 from counterpoise.client import Broadcast, Result
 from counterpoise.core.part import Task
-from counterpoise.core.tree import Tree, unflatten
+from counterpoise.core.tree import Tree, bytes_of, unflatten
 from counterpoise.engines.loop import train_task
 from counterpoise.engines.memories import Memory
 from counterpoise.engines.slab import Slab, as_places
-from counterpoise.engines.workplace import Workplace
+from counterpoise.engines.workplace import Workplace, check_replies_fit
 from counterpoise.errors import RunError
 
 LOST = (EOFError, BrokenPipeError, ConnectionResetError)
@@ -128,7 +128,10 @@ class Worker:
     def fetch(self, stacked: dict[str, Tensor], count: int) -> None:
         """Copy the result that is ready into its row of the stacked ones, which the first result lays out."""
         answer, row = json.loads(self.line.recv_bytes()), self.jobs.popleft()
-        for path, leaf in self._slabs[answer["slab"]].back.look(as_places(answer["places"])).items():
+        result = self._slabs[answer["slab"]].back.look(as_places(answer["places"]))
+        if not stacked:
+            check_replies_fit(count, bytes_of(result))
+        for path, leaf in result.items():
             if path not in stacked:
                 stacked[path] = leaf.new_empty(count, *leaf.shape)
             stacked[path][row].copy_(leaf)

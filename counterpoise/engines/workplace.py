@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from counterpoise.client import Broadcast, Result
+from counterpoise.core.capacity import check_fits, in_words
 from counterpoise.core.local import Local
 from counterpoise.core.method import Method
 from counterpoise.core.part import Batch, ClientData, Replies, Stats, Task
@@ -112,6 +113,11 @@ class Workplace:
     def like(self, value: float) -> Tensor:
         """A number as a tensor of the model's type."""
         return torch.full((), value, dtype=self.model.dtype)
+
+
+def check_replies_fit(tasks: int, size: int) -> None:
+    """A round's replies of `size` bytes each lie in memory side by side until they are averaged."""
+    check_fits(tasks * size, f"cohort.size: a round of {tasks:,} trainings, {in_words(size)} each,")
 
 
 class Opened(NamedTuple):

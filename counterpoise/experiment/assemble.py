@@ -23,7 +23,7 @@ from counterpoise.experiment.config import Experiment
 from counterpoise.experiment.tables import DataTable, EvaluateTable, Named
 from counterpoise.functional import FunctionalModel
 from counterpoise.metrics import shots_by_rule, shots_from_sets, shots_paper
-from counterpoise.models.model import MODELS
+from counterpoise.models.model import MODELS, build_model
 from counterpoise.simulation import Simulation
 
 
@@ -77,7 +77,7 @@ def assemble(
     federation = federation or load_federation(experiment)
     shape, classes = federation.input_shape, len(federation.classes)
     builder = MODELS.build(experiment.model.name, experiment.model.arguments)
-    module = model or builder(shape, classes)
+    module = model or build_model(experiment.model.name, builder, shape, classes)
     return build_simulation(
         federation,
         experiment.build_method(),

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from counterpoise.core.arguments import MAX_INFLUENCE, SEEDS
+from counterpoise.core.arguments import MAX_INFLUENCE, MOST_CLIENTS, SEEDS
 from counterpoise.core.local import LARGEST_BATCH, MOST_EPOCHS
 
 Named = str | dict[str, dict[str, Any]]  # a name, or { name = { argument = value } }
@@ -60,7 +60,9 @@ class PartitionTable(OpenTable):
     """Who holds which samples. Further keys are arguments of the partition."""
 
     name: str = Field("dirichlet", description="a partition of `counterpoise ls partitions`")
-    clients: int = Field(10, ge=0, description="number of clients; 0 with `natural`: all that the data has")
+    clients: int = Field(
+        10, ge=0, le=MOST_CLIENTS, description="number of clients; 0 with `natural`: all that the data has"
+    )
     validation: Share = Field(0.0, description="share of its samples that each client keeps for validation")
     seed: Seed | None = Field(None, description="draws the partition; by default the run's seed")
 

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
+import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
+from counterpoise.core.capacity import check_fits
 from counterpoise.core.registry import Registry
+from counterpoise.errors import ConfigError
 
 Builder = Callable[
     [tuple[int, ...], int], nn.Module
@@ -19,3 +24,37 @@ def _load() -> None:
 
 MODELS: Registry[Builder] = Registry("model", _load)
 model = MODELS.register
+
+COPIES = 4  # of a model in training: the module, the server's, a client's and its change
+FACTORIES = (torch.empty, torch.zeros, torch.ones, torch.full, torch.rand, torch.randn)
+
+
+class _Measured(TorchFunctionMode):
+    """Adds up what a builder asks for, and refuses more than fits before it is made."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name, self.total = name, 0
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        given = kwargs or {}
+        if func in FACTORIES:
+            asked = func(*args, **given | {"device": "meta"})  # has a shape and no memory
+            self.total += asked.numel() * asked.element_size()
+            check_fits(COPIES * self.total, f"model {self.name}: in training it")
+        return func(*args, **given)
+
+
+def build_model(name: str, build: Builder, input_shape: tuple[int, ...], classes: int) -> nn.Module:
+    """The model of a builder, as long as it fits into memory; `name` is for the error's sake."""
+    try:
+        with _Measured(name):
+            return build(input_shape, classes)
+    except (RuntimeError, TypeError, OverflowError) as error:
+        if "overflow" not in str(error).lower():
+            raise
+        raise ConfigError(
+            f"model {name}: a layer has more numbers than 64 bits count; legal: what fits into memory"
+        ) from None

@@ -14,6 +14,9 @@ from counterpoise.report.drawing import new_figure, save
 COLOURS = "viridis_r"  # even steps in grey and for the colour-blind; it has no white, which is left for zero
 BAR = "#5f6b7a"
 MOST_NUMBERS = 300  # cells up to which each shows its count
+MOST_BARS = (
+    2000  # more than the rows of pixels: one outline is drawn, since a bar of its own takes a millisecond
+)
 LONGEST_NAME = 22
 
 
@@ -76,7 +79,12 @@ def _name_ticks(axis: Any, names: Sequence[str], inches: float, most_per_inch: f
 
 def _draw_totals(axes: Any, totals: Counts, upright: bool) -> None:
     draw, value_axis = (axes.bar, axes.yaxis) if upright else (axes.barh, axes.xaxis)
-    draw(range(len(totals)), totals, 0.85, color=BAR)
+    if len(totals) <= MOST_BARS:
+        draw(range(len(totals)), totals, 0.85, color=BAR)
+    else:
+        edges = np.arange(len(totals) + 1) - 0.5
+        side = "vertical" if upright else "horizontal"
+        axes.stairs(totals, edges, orientation=side, fill=True, color=BAR)
     axes.tick_params(labelbottom=not upright, labelleft=upright, labelsize=8)
     (axes.xaxis if upright else axes.yaxis).set_ticks_position("none")
     value_axis.set_major_locator(_few_whole_numbers())

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import time
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from counterpoise.core import capacity
 from counterpoise.core.local import Batching
 from counterpoise.core.part import ClientData
 from counterpoise.core.rng import generator
@@ -127,3 +129,26 @@ def test_with_strata_each_is_visited_evenly_and_the_batch_size_need_not_be_a_mul
 def test_a_batch_that_cannot_hold_all_strata_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"local.batch_size = 2 cannot hold samples of 3 groups"):
         _strata_plan([0, 1, 2, 2], 2)
+
+
+@pytest.mark.parametrize("batching", BATCHINGS)
+def test_a_plan_that_does_not_fit_into_memory_is_refused_before_it_is_drawn(
+    batching: Batching, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(capacity, "available_bytes", lambda: 1 << 30)
+    data = ClientData(torch.arange(100), torch.zeros(100, dtype=torch.int64))
+    with pytest.raises(
+        ConfigError,
+        match=r"^local\.batch_size = 1,048,576 and local\.epochs = 10,000: a client of 100 samples needs 262\.1 GB of memory",
+    ):
+        make_plan(data, 1 << 20, 10_000, batching, _Untouched())  # type: ignore[arg-type]
+
+
+class _Untouched:
+    """A stream that nobody may draw from."""
+
+
+def test_wrapping_takes_a_time_that_follows_the_length_of_the_plan() -> None:
+    began = time.perf_counter()
+    assert _plan(30, 1 << 20, batching="wrap").positions.shape == (1, 1 << 20)
+    assert time.perf_counter() - began < 10  # one visit appended after another took minutes

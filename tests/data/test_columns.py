@@ -15,7 +15,6 @@ from counterpoise.data.columns import (
     classes_by_frequency,
     encode,
     fill_gaps,
-    one_hot,
     standardise,
     stratified_split,
 )
@@ -40,9 +39,9 @@ def test_gaps_take_the_median_of_the_known_fit_values() -> None:
 
 
 def test_one_hot_follows_the_alphabet() -> None:
-    matrix, categories = one_hot(np.array(["b", "a", "b"]))
-    assert categories == ("a", "b")
-    assert matrix.tolist() == [[0, 1], [1, 0], [0, 1]]
+    encoded = encode({}, {"w": np.array(["b", "a", "b"])}, EVERYTHING[:3])
+    assert encoded.names == ("w=a", "w=b")
+    assert encoded.x.tolist() == [[0, 1], [1, 0], [0, 1]]
 
 
 def test_inputs_are_numbers_then_indicators_then_one_hot_words_with_their_names() -> None:

@@ -1,9 +1,10 @@
-"""Downloads against a server of our own on this machine."""
+"""Downloads against a server of our own on this machine, with a certificate of our own."""
 
 from __future__ import annotations
 
 import hashlib
 import io
+import ssl
 import tarfile
 import threading
 import zipfile
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,18 +32,32 @@ class Server:
     files: dict[str, bytes] = field(default_factory=dict)
     cuts: list[int] = field(default_factory=list)
     asked: list[tuple[str, str | None]] = field(default_factory=list)
+    moved: dict[str, str] = field(default_factory=dict)  # path -> where it lies now
     ranges: bool = True
     lengths: bool = True
 
 
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    pytest.importorskip("cryptography")
+    from counterpoise.engines.flower.certs import make_certs
+
+    return make_certs(tmp_path_factory.mktemp("certificates"), [])
+
+
 @pytest.fixture
-def server() -> Iterator[Server]:
+def server(certificates: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     state = Server()
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificates.authority))
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             wanted = self.headers.get("Range")
             state.asked.append((self.path, wanted))
+            if self.path in state.moved:
+                self.send_response(302)
+                self.send_header("Location", state.moved[self.path])
+                return self.end_headers()
             if self.path not in state.files:
                 return self.send_error(404)
             content = state.files[self.path]
@@ -63,7 +79,10 @@ def server() -> Iterator[Server]:
             """A client that hangs up early is part of these tests."""
 
     with Quiet(("127.0.0.1", 0), Handler) as http:
-        state.address = f"http://127.0.0.1:{http.server_address[1]}"
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificates.server, certificates.server_key)
+        http.socket = context.wrap_socket(http.socket, server_side=True)
+        state.address = f"https://127.0.0.1:{http.server_address[1]}"
         thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         yield state
@@ -80,7 +99,7 @@ def offer(
 ) -> None:
     """One file `set.bin` in the data set `mnist`, to be had at these paths of the server."""
     urls = tuple(server.address + path for path in paths)
-    source = Source("set.bin", len(content), "md5:" + hashlib.md5(content).hexdigest(), urls, unpack)
+    source = Source("set.bin", len(content), hashlib.sha256(content).hexdigest(), urls, unpack)
     monkeypatch.setitem(MIRRORS, "mnist", (source,))
 
 
@@ -151,9 +170,38 @@ def test_a_wrong_checksum_is_refused_and_nothing_is_left(
 ) -> None:
     server.files["/a"] = CONTENT[:-1] + b"?"
     offer(monkeypatch, server, "/a")
-    with pytest.raises(DataError, match=r"set\.bin: no mirror worked: .*/a: wrong content, not md5:"):
+    with pytest.raises(
+        DataError, match=r"set\.bin: no mirror worked: .*/a: wrong content, not that of SHA-256 [0-9a-f]{64}"
+    ):
         download("mnist", tmp_path)
     assert list((tmp_path / "mnist").iterdir()) == []
+
+
+def test_a_mirror_may_send_on_to_a_secure_address_and_to_no_other(
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.files["/new"] = CONTENT
+    server.moved["/old"] = server.address + "/new"
+    offer(monkeypatch, server, "/old")
+    assert download("mnist", tmp_path / "one")[0].read_bytes() == CONTENT
+    insecure = server.address.replace("https", "http") + "/new"
+    server.moved["/old"] = insecure
+    with pytest.raises(DataError, match=f"/old: .*sends on to {insecure}, which is not https"):
+        download("mnist", tmp_path / "two")
+    assert list((tmp_path / "two" / "mnist").iterdir()) == []
+
+
+def test_a_server_that_nobody_vouches_for_is_not_asked(
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.files["/a"] = CONTENT
+    offer(monkeypatch, server, "/a")
+    (tmp_path / "none.pem").touch()
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none.pem"))
+    monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path))
+    with pytest.raises(DataError, match="CERTIFICATE_VERIFY_FAILED"):
+        download("mnist", tmp_path)
+    assert server.asked == []
 
 
 def test_a_damaged_part_file_is_thrown_away_and_fetched_anew(

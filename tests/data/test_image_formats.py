@@ -62,7 +62,7 @@ LABELS = idx(np.array([7, 0, 9], np.uint8))
     [
         (gzip.compress(LABELS, mtime=0)[:-9], "damaged or cut short"),
         (gzip.compress(LABELS[:-1], mtime=0), "10 bytes; legal: 11"),
-        (gzip.compress(LABELS + b"\0", mtime=0), "12 bytes; legal: 11"),
+        (gzip.compress(LABELS + b"\0", mtime=0), "more than 11 bytes; legal: 11"),
         (gzip.compress(b"\0\0\x08\x03" + LABELS[4:], mtime=0), "starts with 00000803; legal: 00000801"),
         (gzip.compress(b"\0\0", mtime=0), "starts with 0000; legal: 00000801"),
         (gzip.compress(b"", mtime=0), "legal: 00000801"),
@@ -76,6 +76,19 @@ def test_a_damaged_idx_file_is_named(tmp_path: Path, content: bytes, complaint: 
     write(tmp_path / "mnist/train-labels-idx1-ubyte.gz", content)
     with pytest.raises(DataError, match=f"train-labels-idx1-ubyte.gz: .*{complaint}"):
         load("mnist", tmp_path)
+
+
+def test_an_idx_file_that_says_too_much_or_unpacks_to_more_is_refused_by_its_header(tmp_path: Path) -> None:
+    write_mnist(tmp_path)
+    for shape, content, complaint in (
+        ((3, 1 << 15, 1 << 15), b"", "says it holds 3,221,225,488 bytes; legal: at most 1,073,741,824"),
+        ((3, 2, 2), bytes(1 << 20), "more than 28 bytes; legal: 28, as its header says"),
+        ((1 << 31, 2, 2), b"", "3 labels for the 2147483648 images"),
+    ):
+        head = bytes([0, 0, 8, 3]) + struct.pack(">3I", *shape)
+        write(tmp_path / "mnist/train-images-idx3-ubyte", head + content)
+        with pytest.raises(DataError, match=complaint):
+            load("mnist", tmp_path)
 
 
 def record(label: bytes, value: int) -> bytes:
@@ -214,6 +227,9 @@ def test_a_damaged_svhn_file_is_named(tmp_path: Path) -> None:
         load("svhn", tmp_path)
     write_svhn(tmp_path, x, [1, 2, 3])
     with pytest.raises(DataError, match=r"train_32x32\.mat: X uint8 \(32, 32, 3, 2\) for 3 labels"):
+        load("svhn", tmp_path)
+    write_svhn(tmp_path, np.broadcast_to(np.uint8(0), (320, 320, 30, 2)), [1, 2])
+    with pytest.raises(DataError, match=r"train_32x32\.mat: X uint8 \(320, 320, 30, 2\) for 2 labels"):
         load("svhn", tmp_path)
     write_svhn(tmp_path, x, [1, 2])
     whole = (tmp_path / "svhn/test_32x32.mat").read_bytes()

@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from counterpoise.core import capacity
 from counterpoise.core.registry import Interval, Parameter
 from counterpoise.data.partition import PARTITIONS, Labels, Split
+from counterpoise.data.partitions.owners import draw_shares
 from counterpoise.errors import ConfigError
 
 NAMES = PARTITIONS.names()
@@ -169,3 +171,25 @@ def test_what_cannot_be_split_is_refused(name: str) -> None:
         split_case(name, case._replace(clients=0))
     with pytest.raises(ConfigError, match="no samples"):
         split_case(name, Case(Labels(np.zeros(0, np.int64), 4), 3, 0), {"minimum": 0})
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "natural"])
+def test_a_number_of_clients_that_no_machine_holds_is_refused_before_anything_is_made(name: str) -> None:
+    labels = Labels(np.arange(100) % 4, 4)
+    with pytest.raises(ConfigError, match=r"^clients = 100,000,000 is not legal; legal: at most 10,000,000$"):
+        PARTITIONS.build(name, {"minimum": 0})(labels, 100_000_000, np.random.default_rng(0))
+
+
+def test_clients_are_compared_with_what_the_machine_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(capacity, "available_bytes", lambda: 1 << 30)
+    labels, rule = Labels(np.arange(100) % 4, 4), PARTITIONS.build("iid", {"minimum": 0})
+    with pytest.raises(
+        ConfigError, match=r"^clients = 1,000,000 needs 1\.4 GB of memory; legal here: at most 1"
+    ):
+        rule(labels, 1_000_000, np.random.default_rng(0))
+    assert len(rule(labels, 1_000, np.random.default_rng(0)).clients) == 1_000
+
+
+def test_drawing_shares_takes_no_table_of_clients_by_clients() -> None:
+    shares = draw_shares(0.5, (2, 500_000), np.random.default_rng(0))  # two terabytes
+    assert shares.sum(axis=-1).tolist() == pytest.approx([1, 1])

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from counterpoise.data.mirrors import BY_HAND, MIRRORS
+from counterpoise.data.mirrors import BY_HAND, MIRRORS, Source
 from counterpoise.data.root import data_root, find_file, read_bytes, read_npz, sha256_of
-from counterpoise.errors import DataError
+from counterpoise.errors import ConfigError, DataError
 
 
 def test_the_configured_root_wins_over_the_environment_and_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,16 +92,41 @@ def test_an_npz_with_a_pickled_array_or_without_the_name_is_refused(tmp_path: Pa
         read_npz(path, "train", "test")
 
 
-def test_every_mirrored_file_has_a_well_formed_checksum_and_address() -> None:
-    digits = {"md5": 32, "sha256": 64}
-    for sources in MIRRORS.values():
-        for source in sources:
-            kind, _, value = source.checksum.partition(":")
-            assert len(bytes.fromhex(value)) * 2 == digits[kind]
-            assert source.size > 0
-            assert source.urls
-            assert all(url.startswith(("https://", "http://")) for url in source.urls)
+def test_an_npz_that_unpacks_to_more_than_allowed_is_refused_before_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "labels.npz"
+    np.savez_compressed(path, train=np.zeros(1_000_000, np.uint8))
+    assert path.stat().st_size < 10_000
+    with pytest.raises(
+        DataError, match=r"labels\.npz: holds 1,000,128 bytes unpacked; legal: at most 500,000"
+    ):
+        read_npz(path, "train", limit=500_000)
+
+
+def test_every_mirrored_file_has_a_sum_a_size_and_secure_addresses() -> None:
+    files = [source for sources in MIRRORS.values() for source in sources]
+    assert len(files) == len({source.sha256 for source in files}) == 23
+    for source in files:
+        assert len(bytes.fromhex(source.sha256)) == 32
+        assert source.size > 0
+        assert source.urls
+        assert all(url.startswith("https://") for url in source.urls)
     assert not set(MIRRORS) & set(BY_HAND)
+
+
+@pytest.mark.parametrize(
+    ("sha256", "url", "reason"),
+    [
+        ("0" * 64, "http://example.org/a", "address 'http://example.org/a' is not legal; legal: https://..."),
+        ("0" * 64, "file:///etc/passwd", "address 'file:///etc/passwd' is not legal"),
+        ("md5:" + "0" * 32, "https://example.org/a", "sha256 = 'md5:0+' is not legal; legal: 64 hex digits"),
+        ("0" * 63 + "G", "https://example.org/a", "sha256 = '0+G' is not legal"),
+    ],
+)
+def test_a_source_without_a_sum_or_a_secure_address_cannot_be_made(
+    sha256: str, url: str, reason: str
+) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        Source("a", 1, sha256, (url,))
 
 
 def test_published_checksums_and_sizes_are_those_of_the_real_files(data_root: Path) -> None:
@@ -114,8 +139,7 @@ def test_published_checksums_and_sizes_are_those_of_the_real_files(data_root: Pa
             )
             if path is not None:
                 content = path.read_bytes() if source.file == path.name else read_bytes(path)
-                kind, _, value = source.checksum.partition(":")
-                assert hashlib.new(kind, content).hexdigest() == value
+                assert hashlib.sha256(content).hexdigest() == source.sha256
                 assert len(content) == source.size
                 compared += 1
     assert compared == 17

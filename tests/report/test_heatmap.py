@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from counterpoise.report.heatmap import draw_heatmap
+from counterpoise.report.heatmap import BAR, draw_heatmap
 
 ONE_SAMPLE = (253, 231, 37)  # the light end of the scale
 
@@ -34,6 +35,15 @@ def test_any_size_fits_one_page(tmp_path: Path, clients: int, classes: int) -> N
     height, width, _ = pixels(path).shape
     assert 400 < height < 2000
     assert 600 < width < 2000
+
+
+def test_a_federation_of_a_hundred_thousand_clients_is_drawn_as_one_outline(tmp_path: Path) -> None:
+    counts = np.random.default_rng(0).poisson(3, (100_000, 2))
+    began = time.perf_counter()
+    draw_heatmap(counts, ["a", "b"], tmp_path / "map.png")
+    assert time.perf_counter() - began < 20  # bars of their own took 140 s
+    bars = tuple(bytes.fromhex(BAR[1:]))
+    assert share_of((bars[0], bars[1], bars[2]), tmp_path / "map.png") > 0.02
 
 
 def test_no_sample_looks_unlike_one_sample(tmp_path: Path) -> None:

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
+from counterpoise.core.capacity import check_fits
 from counterpoise.data.dataset import Dataset
-from counterpoise.data.own.assemble import split_note, split_rows
+from counterpoise.data.own.assemble import check_class_count, split_note, split_rows
 from counterpoise.data.own.faults import check_share, fault
-from counterpoise.data.own.limits import MAX_BYTES
-from counterpoise.data.own.npy import AnyArray, Arrays, read_arrays
-from counterpoise.data.own.samples import Raw, checked, class_names, coded_clients, join
+from counterpoise.data.own.forms import check_alike, check_client_form, check_input_form, check_label_form
+from counterpoise.data.own.limits import MAX_BYTES, MAX_CLASSES, MAX_WORD
+from counterpoise.data.own.npy import AnyArray, Header, Heads, read_array, read_heads
+from counterpoise.data.own.samples import (
+    Checked,
+    checked_inputs,
+    checked_labels,
+    class_names,
+    coded_clients,
+    join,
+)
 from counterpoise.data.root import sha256_of
-from counterpoise.errors import listed
+from counterpoise.errors import DataError, listed
 
 WHOLE = ("x", "y")
 HALVES = ("x_train", "y_train", "x_test", "y_test")
@@ -26,26 +36,70 @@ def read_npz(path: Path | str, test_share: float = 0.2, seed: int = 0, limit: in
     """
     check_share(test_share)
     path = Path(path)
-    found = read_arrays(path, (*WHOLE, *HALVES, *CLIENTS, CLASSES), limit)
-    arrays = found.wanted
-    classes = class_names(path, arrays.get(CLASSES))
-    clients = _clients(path, arrays)
-    notes = (f"arrays not used: {listed(found.unused)}",) if found.unused else ()
+    heads = read_heads(path, (*WHOLE, *HALVES, *CLIENTS, CLASSES), limit)
+    names, owner = _layout(path, heads), _owner(path, heads.wanted)
+    _check_forms(path, heads.wanted, names, owner)
+    classes = class_names(path, _read(path, heads, CLASSES))
+    clients = None if owner is None else _read(path, heads, owner)
+    halves = _samples(path, heads, names, classes)
+    coded = None if clients is None else coded_clients(path, clients, len(halves[0].y))
+    notes = (f"arrays not used: {listed(heads.unused)}",) if heads.unused else ()
     files = {path.name: sha256_of(path)}
-    if _layout(path, found) == HALVES:
-        train = checked(path, Raw(arrays["x_train"], arrays["y_train"], "x_train", "y_train"), classes)
-        test = checked(path, Raw(arrays["x_test"], arrays["y_test"], "x_test", "y_test"), classes)
-        coded = None if clients is None else coded_clients(path, clients, len(train.y))
+    if names == HALVES:
+        train, test = halves
         return join(path, train, test, classes, coded, notes, files)
-    whole = checked(path, Raw(arrays["x"], arrays["y"]), classes)
-    coded = None if clients is None else coded_clients(path, clients, len(whole.y))
+    [whole] = halves
     split = split_rows(path, whole.y, test_share, seed)
     coded = None if coded is None else coded._replace(codes=coded.codes[split.train])
     notes = (*notes, split_note(split, test_share, seed))
     return join(path, whole.take(split.train), whole.take(split.test), classes, coded, notes, files)
 
 
-def _layout(path: Path, found: Arrays) -> tuple[str, ...]:
+def _samples(
+    path: Path, heads: Heads, names: tuple[str, ...], classes: tuple[str, ...] | None
+) -> list[Checked]:
+    """Inputs and labels of each half; all labels are read and checked first, since they are small."""
+    pairs = list(zip(names[::2], names[1::2], strict=True))
+    labels = [
+        checked_labels(path, y, _array(path, heads, y), heads.wanted[x].shape[0], classes) for x, y in pairs
+    ]
+    inputs = [checked_inputs(path, x, _array(path, heads, x)) for x, _ in pairs]
+    return [Checked(x, y) for x, y in zip(inputs, labels, strict=True)]
+
+
+def _array(path: Path, heads: Heads, name: str) -> AnyArray:
+    return read_array(path, name, heads.wanted[name])
+
+
+def _read(path: Path, heads: Heads, name: str) -> AnyArray | None:
+    return _array(path, heads, name) if name in heads.wanted else None
+
+
+def _check_forms(path: Path, heads: dict[str, Header], names: tuple[str, ...], owner: str | None) -> None:
+    """All that types and shapes tell, before anything is unpacked: a small file may hold very much."""
+    inputs = [heads[name] for name in names[::2]]
+    for x, y in zip(names[::2], names[1::2], strict=True):
+        check_input_form(path, x, heads[x])
+        check_label_form(path, y, heads[y], heads[x].shape[0])
+    check_alike(path, inputs[0], inputs[-1])
+    if owner is not None:
+        check_client_form(path, heads[owner], inputs[0].shape[0])
+    for name in {owner, CLASSES} & heads.keys():
+        _check_words(path, str(name), heads[str(name)])
+    if CLASSES in heads and math.prod(heads[CLASSES].shape) > MAX_CLASSES:
+        check_class_count(path, math.prod(heads[CLASSES].shape))
+    total = sum(head.memory for head in inputs)
+    twice = max(total if names == WHOLE else 0, *(head.nbytes for head in inputs))  # split, or converted
+    check_fits(total + twice, f"{path}: its inputs, {' and '.join(names[::2])},", DataError)
+
+
+def _check_words(path: Path, name: str, head: Header) -> None:
+    width = head.dtype.itemsize // (4 if head.dtype.kind == "U" else 1)
+    if head.dtype.kind in "US" and width > MAX_WORD:
+        raise fault(path, f"{name} holds words of {width:,} characters; legal: at most {MAX_WORD}")
+
+
+def _layout(path: Path, found: Heads) -> tuple[str, ...]:
     given = tuple(name for name in (*WHOLE, *HALVES) if name in found.wanted)
     if given not in (WHOLE, HALVES):
         names = listed([*found.wanted, *found.unused]) or "nothing"
@@ -53,8 +107,8 @@ def _layout(path: Path, found: Arrays) -> tuple[str, ...]:
     return given
 
 
-def _clients(path: Path, arrays: dict[str, AnyArray]) -> AnyArray | None:
-    given = [name for name in CLIENTS if name in arrays]
+def _owner(path: Path, heads: dict[str, Header]) -> str | None:
+    given = [name for name in CLIENTS if name in heads]
     if len(given) > 1:
         raise fault(path, f"holds both {' and '.join(given)}; legal: one of them")
-    return arrays[given[0]] if given else None
+    return given[0] if given else None

@@ -8,17 +8,20 @@ from typing import NamedTuple
 
 import numpy as np
 
+from counterpoise.core.capacity import check_fits
 from counterpoise.data.columns import Encoded, Numbers, TrainTest, Words, encode
 from counterpoise.data.own.cells import Table, is_missing, numbers_of, parse_number
 from counterpoise.data.own.faults import brief, fault
 from counterpoise.data.own.identifiers import decimal_commas, drop_key, identifier_notes
 from counterpoise.data.own.limits import MAX_BYTES, MAX_CATEGORIES
 from counterpoise.data.partition import Rows
-from counterpoise.errors import listed
+from counterpoise.errors import DataError, listed
 
 MISSING_WORD = "(missing)"
 OTHER_WORD = "(other)"
-BYTES_A_FEATURE = 4
+BYTES_A_FEATURE = 4  # twice: all rows, and then those of the training and of the test
+BYTES_A_NUMBER = 40  # of a cell that is centred, filled and standardised
+BYTES_A_NAME = 80
 
 
 class Category(NamedTuple):
@@ -52,7 +55,7 @@ def features_of(
             words[name] = _category(table, name, train)
     if not numbers and not words:
         raise fault(table.path, "no column to learn from: all are constant over the training rows")
-    _check_size(table, 2 * len(numbers) + sum(len(word.names) for word in words.values()))
+    _check_size(table, len(numbers), sum(len(word.names) for word in words.values()))
     with np.errstate(over="ignore"):  # an overflow is found by its row below
         encoded = encode(numbers, {name: word.codes for name, word in words.items()}, split.train)
     _check_finite(table, encoded)
@@ -101,10 +104,16 @@ def _category(table: Table, name: str, train: list[int]) -> Category:
     return Category(np.array([places[word] for word in words]), names)
 
 
-def _check_size(table: Table, width: int) -> None:
-    if len(table.rows) * width * BYTES_A_FEATURE > MAX_BYTES:
-        reason = f"{len(table.rows):,} rows of {width:,} features; legal: at most {MAX_BYTES:,} bytes of them"
+def _check_size(table: Table, numbers: int, kinds: int) -> None:
+    """Before columns are encoded: a column of words becomes as many inputs as it has kinds of them."""
+    rows, width = len(table.rows), 2 * numbers + kinds
+    if rows * width * BYTES_A_FEATURE > MAX_BYTES:
+        reason = f"{rows:,} rows of {width:,} features; legal: at most {MAX_BYTES:,} bytes of them"
         raise fault(table.path, reason)
+    needed = (
+        rows * (numbers * BYTES_A_NUMBER + (numbers + kinds) * 2 * BYTES_A_FEATURE) + width * BYTES_A_NAME
+    )
+    check_fits(needed, f"{table.path}: {rows:,} rows of {width:,} features", DataError)
 
 
 def _check_finite(table: Table, encoded: Encoded) -> None:

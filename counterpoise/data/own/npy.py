@@ -17,6 +17,7 @@ from counterpoise.data.own.faults import blamed_on, brief, fault, file_within
 from counterpoise.data.own.limits import MAX_BYTES, MAX_DIMENSIONS, MAX_MEMBERS, MAX_NPY_HEADER
 
 SUFFIX = ".npy"
+DAMAGED = "damaged or no npz file"
 PLAIN_COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 ENCRYPTED = 0x1
 CHUNK = 1 << 20
@@ -24,13 +25,6 @@ KINDS = "biufUS"  # bool, integer, float, words
 READERS = {(1, 0): npy_format.read_array_header_1_0, (2, 0): npy_format.read_array_header_2_0}
 
 AnyArray = NDArray[Any]
-
-
-class Arrays(NamedTuple):
-    """Arrays by name, and the names of those left unread."""
-
-    wanted: dict[str, AnyArray]
-    unused: tuple[str, ...]
 
 
 class Header(NamedTuple):
@@ -51,17 +45,29 @@ class Header(NamedTuple):
         return math.prod(self.shape) * (1 if self.dtype == np.uint8 else max(4, self.dtype.itemsize))
 
 
-def read_arrays(path: Path | str, wanted: Iterable[str], limit: int = MAX_BYTES) -> Arrays:
-    """The wanted arrays of an npz; odd types and more than `limit` bytes are refused before they are unpacked."""
+class Heads(NamedTuple):
+    """What the wanted arrays say of themselves, and the names of the others."""
+
+    wanted: dict[str, Header]
+    unused: tuple[str, ...]
+
+
+def read_heads(path: Path | str, wanted: Iterable[str], limit: int = MAX_BYTES) -> Heads:
+    """The headers of the wanted arrays of an npz; odd types and more than `limit` bytes are refused."""
     path = file_within(path, limit)
-    with blamed_on(path, "damaged or no npz file"), zipfile.ZipFile(path) as archive:
+    with blamed_on(path, DAMAGED), zipfile.ZipFile(path) as archive:
         members = _members(path, archive)
         found = {name: _header(path, archive, name, members[name]) for name in wanted if name in members}
-        total = sum(header.memory for header in found.values())
-        if total > limit:
-            raise fault(path, f"unpacks to {total:,} bytes; legal: at most {limit:,}")
-        arrays = {name: _content(archive, members[name], header) for name, header in found.items()}
-    return Arrays(arrays, tuple(name for name in members if name not in found))
+    total = sum(header.memory for header in found.values())
+    if total > limit:
+        raise fault(path, f"unpacks to {total:,} bytes; legal: at most {limit:,}")
+    return Heads(found, tuple(name for name in members if name not in found))
+
+
+def read_array(path: Path, name: str, header: Header) -> AnyArray:
+    """The array that a header describes."""
+    with blamed_on(path, DAMAGED), zipfile.ZipFile(path) as archive:
+        return _content(archive, _members(path, archive)[name], header)
 
 
 def _members(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:

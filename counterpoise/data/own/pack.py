@@ -17,15 +17,16 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from counterpoise.core.capacity import check_fits
 from counterpoise.core.registry import Entry
 from counterpoise.data.dataset import Assignment, Dataset, Samples, Scaling
 from counterpoise.data.own.assemble import PIXEL_DIMENSIONS
 from counterpoise.data.own.faults import blamed_on, fault, file_within
 from counterpoise.data.own.limits import MAX_BYTES, MAX_PACK_HEADER
 from counterpoise.data.own.pixels import squeeze, unsqueeze
-from counterpoise.data.own.prepared import Pack, check_pack
+from counterpoise.data.own.prepared import Pack, check_classes, check_pack
 from counterpoise.data.partition import Rows
-from counterpoise.errors import ConfigError
+from counterpoise.errors import ConfigError, DataError
 
 ABOUT = "counterpoise"
 DIGEST = "sha256"
@@ -131,14 +132,25 @@ def read_pack(path: Path | str, limit: int = MAX_BYTES) -> Pack:
         if bytes(tensors.pop(DIGEST).tolist()) != _digest(tensors, words):
             raise fault(path, "damaged: its SHA-256 does not fit its content")
         about = _read_words(words)
-        for name, given in about.pixels.items():
-            shape = tuple(int(side) for side in given)
-            if min(shape) < 1 or math.prod(shape) > limit:
-                raise fault(path, f"{name} has shape {shape}; legal: at most {limit:,} bytes of pixels")
+        check_classes(len(about.classes))
+        shapes = {name: tuple(int(side) for side in given) for name, given in about.pixels.items()}
+        _check_pixels(path, tensors, shapes, limit)
+        for name, shape in shapes.items():
             tensors[name] = torch.from_numpy(unsqueeze(tensors[name].numpy(), shape))
         pack = _unpacked(tensors, about)
         check_pack(pack)
     return pack
+
+
+def _check_pixels(path: Path, tensors: Tensors, shapes: Mapping[str, tuple[int, ...]], limit: int) -> None:
+    """Before images are unpacked, of which a small file may hold very many."""
+    for name, shape in shapes.items():
+        if min(shape) < 1 or math.prod(shape) > limit:
+            raise fault(path, f"{name} has shape {shape}; legal: at most {limit:,} bytes of pixels")
+        if shape[0] != (labels := len(tensors[name.removesuffix("x") + "y"])):
+            raise fault(path, f"{name} has {shape[0]:,} images for {labels:,} labels: not as many")
+    size = sum(map(math.prod, shapes.values()))
+    check_fits(size + 2 * max(map(math.prod, shapes.values()), default=0), f"{path}: its pixels", DataError)
 
 
 def _load(path: Path) -> tuple[Tensors, str]:

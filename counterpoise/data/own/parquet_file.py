@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from counterpoise.core.capacity import check_fits
 from counterpoise.data.own.cells import Table
 from counterpoise.data.own.faults import blamed_on, fault, file_within
 from counterpoise.data.own.limits import MAX_BYTES, MAX_CELLS, MAX_COLUMNS
+from counterpoise.errors import DataError
+
+DAMAGED = "damaged or no Parquet file"
+ROWS_AT_ONCE = 1 << 18
+REFERENCE = 8  # bytes of a cell in a list; equal cells share one word
+WORD = 60  # bytes of a word beside its letters
+NUMBER = 16  # bytes of the widest number; the longest fixed words say their width
+SHARED = 4  # bytes of a cell whose words are read as places in a dictionary
 
 
 def read_parquet(path: Path | str) -> Table:
@@ -18,14 +30,16 @@ def read_parquet(path: Path | str) -> Table:
         from pyarrow import parquet
     except ImportError:
         raise fault(path, "Parquet needs pyarrow; install counterpoise[parquet]") from None
-    with blamed_on(path, "damaged or no Parquet file"), parquet.ParquetFile(path) as file:
+    with blamed_on(path, DAMAGED), parquet.ParquetFile(path) as file:
+        schema, rows = file.schema_arrow, file.metadata.num_rows
         _check_size(path, file.metadata)
-        content = file.read()
-    names = content.column_names
-    if len(set(names)) < len(names):
-        raise fault(path, f"two columns are named {next(name for name in names if names.count(name) > 1)!r}")
-    columns = {name: _text(path, name, content[name], pyarrow) for name in names}
-    return Table(path, columns, range(1, content.num_rows + 1), words=_word_columns(content.schema, pyarrow))
+        _check_columns(path, schema, pyarrow)
+        _check_memory(path, file)
+    words = [field.name for field in schema if _is_text(field.type, pyarrow)]
+    # As places in a dictionary: written out, a word that is stored once takes its room in every row.
+    with blamed_on(path, DAMAGED), parquet.ParquetFile(path, read_dictionary=words) as file:
+        columns = {field.name: list(_cells(path, file, field, pyarrow)) for field in schema}
+    return Table(path, columns, range(1, rows + 1), words=_word_columns(schema, pyarrow))
 
 
 def _check_size(path: Path, metadata: Any) -> None:
@@ -40,9 +54,57 @@ def _check_size(path: Path, metadata: Any) -> None:
         )
 
 
-def _text(path: Path, name: str, column: Any, pyarrow: Any) -> list[str]:
-    with blamed_on(path, f"column {name!r} holds {column.type}, not numbers or words"):
-        return [(cell or "").strip() for cell in column.cast(pyarrow.string()).to_pylist()]
+def _check_columns(path: Path, schema: Any, pyarrow: Any) -> None:
+    names = schema.names
+    if len(set(names)) < len(names):
+        raise fault(path, f"two columns are named {next(name for name in names if names.count(name) > 1)!r}")
+    for field in schema:
+        if pyarrow.types.is_nested(field.type):
+            raise fault(path, f"column {field.name!r} holds {field.type}, not numbers or words")
+
+
+def _check_memory(path: Path, file: Any) -> None:
+    """What the rows come to, whatever the few bytes are that they are packed in; columns are read one by one."""
+    metadata, rows = file.metadata, file.metadata.num_rows
+    groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
+    widest = 0
+    for place in range(metadata.num_columns):
+        kind = file.schema.column(place)
+        packed = sum(group.column(place).total_uncompressed_size for group in groups)
+        width = max(kind.length, NUMBER) if kind.physical_type != "BYTE_ARRAY" else SHARED
+        widest = max(widest, packed + rows * width)
+    cells = rows * metadata.num_columns
+    check_fits(widest + cells * REFERENCE, f"{path}: a table of {cells:,} cells", DataError)
+
+
+def _is_text(kind: Any, pyarrow: Any) -> bool:
+    kinds = pyarrow.types
+    tests = (kinds.is_string, kinds.is_large_string, kinds.is_binary, kinds.is_large_binary)
+    return any(test(kind) for test in tests)
+
+
+def _cells(path: Path, file: Any, field: Any, pyarrow: Any) -> Iterator[str]:
+    """The cells of a column as text, equal ones as one string."""
+    column, pool = file.read(columns=[field.name]).column(0), dict[str, str]()
+    with blamed_on(path, f"column {field.name!r} holds {field.type}, not numbers or words"):
+        for chunk in column.chunks:
+            for first in range(0, len(chunk), ROWS_AT_ONCE):
+                yield from _slice(path, chunk.slice(first, ROWS_AT_ONCE), pool, pyarrow)
+
+
+def _slice(path: Path, cells: Any, pool: dict[str, str], pyarrow: Any) -> list[str]:
+    if not pyarrow.types.is_dictionary(cells.type):
+        cells = cells.cast(pyarrow.string()).dictionary_encode()
+    used, places = np.unique(cells.indices.fill_null(-1).to_numpy(), return_inverse=True)
+    kinds = cells.dictionary.take(pyarrow.array(used[used >= 0])).cast(pyarrow.string())
+    check_fits(kinds.nbytes + WORD * len(kinds), f"{path}: {len(kinds):,} different words", DataError)
+    words = [pool.setdefault(word, word) for word in map(_stripped, kinds.to_pylist())]
+    missing = [""] * int((used < 0).any())  # -1 comes first
+    return list(np.array([*missing, *words], dtype=object)[places])
+
+
+def _stripped(word: str | None) -> str:
+    return (word or "").strip()
 
 
 def _word_columns(schema: Any, pyarrow: Any) -> frozenset[str]:

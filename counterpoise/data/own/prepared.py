@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from counterpoise.data.dataset import Assignment, Dataset, Samples
+from counterpoise.data.own.limits import MAX_CLASSES
 from counterpoise.data.partition import Rows
 
 
@@ -24,6 +25,7 @@ class Pack(NamedTuple):
 def check_pack(pack: Pack) -> None:
     """Raise a ValueError for the first thing that does not fit the rest."""
     dataset = pack.dataset
+    check_classes(len(dataset.classes))
     for name, samples in (("training", dataset.train), ("test", dataset.test)):
         _check_samples(name, samples, len(dataset.classes))
     _require(
@@ -42,6 +44,10 @@ def check_pack(pack: Pack) -> None:
         )
         _check_places("natural clients", dataset.clients.numpy(), len(dataset.client_names))
     _check_assignment(pack.assignment, len(dataset.train.y))
+
+
+def check_classes(count: int) -> None:
+    _require(count <= MAX_CLASSES, f"holds {count:,} classes; legal: at most {MAX_CLASSES:,}")
 
 
 def _check_samples(name: str, samples: Samples, classes: int) -> None:

@@ -21,6 +21,7 @@ from counterpoise.data.own.assemble import (
 )
 from counterpoise.data.own.cells import Coded
 from counterpoise.data.own.faults import blamed_on, brief, fault
+from counterpoise.data.own.forms import check_alike, check_client_form, check_input_form, check_label_form
 from counterpoise.data.own.limits import MAX_NUMBER
 from counterpoise.data.own.npy import AnyArray
 from counterpoise.data.partition import Rows
@@ -58,22 +59,17 @@ class Renumbered(NamedTuple):
 
 
 def checked(source: Path | str, raw: Raw, classes: tuple[str, ...] | None) -> Checked:
-    x = _inputs(source, raw.x_name, raw.x)
-    return Checked(x, _labels(source, raw.y_name, raw.y, len(x), classes))
+    x = checked_inputs(source, raw.x_name, raw.x)
+    return Checked(x, checked_labels(source, raw.y_name, raw.y, len(x), classes))
 
 
-def _inputs(source: Path | str, name: str, x: AnyArray) -> AnyArray:
-    if x.dtype.kind not in "biuf":
-        raise fault(source, f"{name} holds {x.dtype}; legal: numbers")
-    if x.ndim < 2 or 0 in x.shape:
-        raise fault(
-            source,
-            f"{name} has shape {x.shape}; legal: at least one sample and one feature, [samples, features...]",
-        )
+def checked_inputs(source: Path | str, name: str, x: AnyArray) -> AnyArray:
+    """Bytes as they are, other numbers as float32, all finite."""
+    check_input_form(source, name, x)
     if x.dtype == np.uint8:
         return x
     with np.errstate(over="ignore"):  # found by its row below
-        numbers = x.astype(np.float32)
+        numbers = x.astype(np.float32, copy=False)
     finite = np.isfinite(numbers)
     if not finite.all():
         place = np.unravel_index(int(finite.argmin()), x.shape)
@@ -85,13 +81,11 @@ def _inputs(source: Path | str, name: str, x: AnyArray) -> AnyArray:
     return numbers
 
 
-def _labels(
+def checked_labels(
     source: Path | str, name: str, y: AnyArray, samples: int, classes: tuple[str, ...] | None
 ) -> Rows:
-    if y.dtype.kind not in "iu":
-        raise fault(source, f"{name} holds {y.dtype}; legal: whole numbers")
-    if y.shape != (samples,):
-        raise fault(source, f"{name} has shape {y.shape}; legal: ({samples},), one label a sample")
+    """One whole number a sample, each the place of a class."""
+    check_label_form(source, name, y, samples)
     highest = np.iinfo(np.int64).max if classes is None else len(classes) - 1
     wrong = (y < 0) | (y > highest)
     if wrong.any():
@@ -102,10 +96,7 @@ def _labels(
 
 def coded_clients(source: Path | str, clients: AnyArray, samples: int) -> Coded:
     """Clients named by whole numbers or words, one a training sample."""
-    if clients.dtype.kind not in "iuUS":
-        raise fault(source, f"client holds {clients.dtype}; legal: whole numbers or words")
-    if clients.shape != (samples,):
-        raise fault(source, f"client has shape {clients.shape}; legal: ({samples},), one a sample")
+    check_client_form(source, clients, samples)
     with blamed_on(source, "client cannot be read"):
         names, codes = np.unique(clients, return_inverse=True)
         return Coded(tuple(names.astype(np.str_).tolist()), codes.astype(np.int64))
@@ -121,9 +112,7 @@ def join(
     files: Mapping[str, str] | None = None,
 ) -> Dataset:
     """The data set of two checked halves; labels without class names are renumbered to have no gaps."""
-    if train.x.shape[1:] != test.x.shape[1:] or train.x.dtype != test.x.dtype:
-        kinds = [f"{half.x.dtype} {half.x.shape[1:]}" for half in (train, test)]
-        raise fault(source, f"training samples are {kinds[0]}, test samples {kinds[1]}; legal: the same")
+    check_alike(source, train.x, test.x)
     labels = _renumber(source, train.y, test.y) if classes is None else Renumbered(classes, train.y, test.y)
     check_class_count(source, len(labels.classes))
     coverage = check_coverage(source, labels.classes, labels.train, labels.test)

@@ -8,12 +8,16 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
+from counterpoise.core.arguments import MOST_CLIENTS
+from counterpoise.core.capacity import check_fits
 from counterpoise.core.registry import Interval
 from counterpoise.data.partition import Labels, Partition, Rows, Split
 from counterpoise.data.skew import Counts, Floats
 from counterpoise.errors import ConfigError
 
 Concentration = Annotated[float, Interval(0, 1e9, open_low=True)]
+CLIENT = 1_400  # bytes of a client's vectors of rows, however short
+CELL = 32  # bytes of a client and class while shares are drawn and handed out
 
 
 class Owned(NamedTuple):
@@ -31,6 +35,7 @@ def partition_by(rule: Rule, minimum: int) -> Partition:
 
     def split(labels: Labels, clients: int, rng: np.random.Generator) -> Split:
         check_sizes(len(labels.y), clients, minimum)
+        check_number(clients, labels.classes)
         owner, repairs = rule(labels, clients, rng)
         owner, moved = fill_up(owner, clients, minimum, rng)
         return Split(rows_of(owner, clients), repairs + moved)
@@ -48,6 +53,13 @@ def check_sizes(samples: int, clients: int, minimum: int) -> None:
             f"{clients} clients with at least {minimum} samples each need {minimum * clients} samples, "
             f"but there are {samples}; legal: at most {samples // minimum} clients, or a smaller minimum"
         )
+
+
+def check_number(clients: int, classes: int) -> None:
+    """Before anything is made for each client."""
+    if clients > MOST_CLIENTS:
+        raise ConfigError(f"clients = {clients:,} is not legal; legal: at most {MOST_CLIENTS:,}")
+    check_fits(clients * max(CLIENT, CELL * classes), f"clients = {clients:,}")
 
 
 def rows_of(owner: Rows, clients: int) -> list[Rows]:
@@ -113,8 +125,10 @@ def shares_to_counts(total: Counts | np.int64 | int, weights: Floats) -> Counts:
 def draw_shares(alpha: float, shape: tuple[int, ...], rng: np.random.Generator) -> Floats:
     """``p ~ Dir(alpha 1)`` along the last axis; a draw too small for floating point is its limit, one single 1."""
     shares = rng.dirichlet(np.full(shape[-1], alpha), shape[:-1])
-    lost = ~(shares.sum(axis=-1) > 0.5)  # nan or all zero
-    shares[lost] = np.eye(shape[-1])[rng.integers(shape[-1], size=np.count_nonzero(lost))]
+    rows = shares.reshape(-1, shape[-1])
+    lost = np.flatnonzero(~(rows.sum(axis=-1) > 0.5))  # nan or all zero
+    rows[lost] = 0
+    rows[lost, rng.integers(shape[-1], size=len(lost))] = 1
     return shares
 
 

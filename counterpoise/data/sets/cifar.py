@@ -18,6 +18,7 @@ from counterpoise.errors import DataError
 
 KRIZHEVSKY = "Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009"
 PIXELS = 3 * SIDE * SIDE
+MOST_BYTES = 60_000 * (2 + PIXELS)  # all images of either set in one file
 Pixels = NDArray[np.uint8]
 
 
@@ -98,7 +99,7 @@ def read_binary(paths: Sequence[Path], label_bytes: int, classes: int) -> tuple[
 
 
 def _read_batch(path: Path, label_bytes: int, classes: int) -> tuple[Pixels, Pixels]:
-    content = np.frombuffer(read_bytes(path), np.uint8)
+    content = np.frombuffer(read_bytes(path, MOST_BYTES), np.uint8)
     record = label_bytes + PIXELS
     if len(content) == 0 or len(content) % record:
         raise DataError(

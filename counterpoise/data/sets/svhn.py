@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import io
+import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from counterpoise.core.capacity import check_fits
 from counterpoise.data.dataset import Dataset, Loader, Samples, dataset, pixel_scaling
-from counterpoise.data.root import find_file, read_bytes
+from counterpoise.data.root import GIBIBYTE, find_file, read_bytes
 from counterpoise.data.sets.assemble import checksums, to_samples
 from counterpoise.errors import DataError
+
+SAMPLE = (32, 32, 3)
+COPIES = 2  # of the pixels: as they are read, and as a tensor
 
 
 @dataset(
@@ -34,10 +39,7 @@ def _load(root: Path | None) -> Dataset:
 def _read(path: Path) -> Samples:
     x, y = _arrays(path)
     labels = y.reshape(-1).astype(np.int64)
-    if x.ndim != 4 or x.shape[:3] != (32, 32, 3) or x.dtype != np.uint8 or x.shape[3] != len(labels):
-        raise DataError(
-            f"{path}: X {x.dtype} {x.shape} for {len(labels)} labels; legal: uint8 (32, 32, 3, labels)"
-        )
+    _check_form(path, str(x.dtype), x.shape, len(labels))
     wrong = np.flatnonzero((labels < 1) | (labels > 10))
     if len(wrong):
         raise DataError(f"{path}: label {labels[wrong[0]]} in row {wrong[0] + 1}; legal: 1 to 10")
@@ -45,10 +47,24 @@ def _read(path: Path) -> Samples:
 
 
 def _arrays(path: Path) -> tuple[NDArray[Any], NDArray[Any]]:
-    from scipy.io import loadmat
+    from scipy.io import loadmat, whosmat
 
     try:
-        content = loadmat(io.BytesIO(read_bytes(path)), variable_names=["X", "y"])
+        packed = io.BytesIO(read_bytes(path))
+        heads = {name: (kind, shape) for name, shape, kind in whosmat(packed)}
+        _check_form(path, *heads["X"], math.prod(heads["y"][1]))  # before a small file unpacks to much
+        content = loadmat(packed, variable_names=["X", "y"])
         return content["X"], content["y"]
+    except DataError:
+        raise
     except Exception as error:  # a damaged file ends loadmat in any of a dozen ways
         raise DataError(f"{path}: not a MATLAB file with X and y: {error}") from error
+
+
+def _check_form(path: Path, kind: str, shape: tuple[int, ...], labels: int) -> None:
+    if kind != "uint8" or shape != (*SAMPLE, labels):
+        raise DataError(f"{path}: X {kind} {shape} for {labels} labels; legal: uint8 (32, 32, 3, labels)")
+    size = math.prod(shape)
+    if size > GIBIBYTE:
+        raise DataError(f"{path}: X has {size:,} bytes; legal: at most {GIBIBYTE:,}")
+    check_fits(COPIES * size, f"{path}: X", DataError)

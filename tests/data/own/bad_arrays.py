@@ -153,7 +153,7 @@ BYTES: dict[str, tuple[bytes, str | None]] = {
     "long header": (zipped({"x.npy": npy("{}" + " " * 1_000_000, version=2)}), "damaged or no npz file"),
     "version 3": (described("(4, 2)", version=3), "x is in npy version (3, 0)"),
     "pickle for numbers": (described("(4, 2)", descr="'|O'"), "x holds dtype('O')"),
-    "no width": (described("(4, 2)", descr="'<U0'", content=b""), "damaged or no npz file"),
+    "no width": (described("(4, 2)", descr="'<U0'", content=b""), "x holds <U0; legal: numbers"),
     "no npy": (zipped({"x.npy": b"hello", "y.npy": b"hello"}), "damaged or no npz file"),
     "bzip2": (zipped({"x.npy": npy("{}")}, zipfile.ZIP_BZIP2), "x is encrypted or oddly compressed"),
     "hundred arrays": (

@@ -160,7 +160,17 @@ FORGERIES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "natural client": ({"natural": torch.full((8,), 3)}, {}, "natural clients are not all in 0 to 2"),
     "scaling": ({"scaling.scale": torch.tensor(torch.inf)}, {}, "the scaling is not finite"),
     "scaling shape": ({"scaling.scale": torch.ones(2, 1, 1)}, {}, "damaged or no pack"),
-    "pixel size": ({}, {"pixels": {"train.x": [9, 3, 4, 5], "test.x": [3, 3, 4, 5]}}, "do not unpack"),
+    "pixel size": ({}, {"pixels": {"train.x": [8, 3, 4, 6], "test.x": [3, 3, 4, 5]}}, "do not unpack"),
+    "more pixels than labels": (
+        {},
+        {"pixels": {"train.x": [1 << 20, 3, 4, 5], "test.x": [3, 3, 4, 5]}},
+        "train.x has 1,048,576 images for 8 labels: not as many",
+    ),
+    "a million classes": (
+        {},
+        {"classes": [str(k) for k in range(1_000_000)]},
+        "holds 1,000,000 classes; legal: at most 10,000",
+    ),
     "pixel bomb": (
         {},
         {"pixels": {"train.x": [1 << 20, 3, 1 << 10, 1 << 10], "test.x": [3, 3, 4, 5]}},

@@ -1,0 +1,51 @@
+"""What the type and shape of an array must be, which its header tells before it is read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from counterpoise.data.own.faults import fault
+
+
+class Form(Protocol):
+    """What can be told of an array before it is read."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+
+
+def check_input_form(source: Path | str, name: str, x: Form) -> None:
+    if x.dtype.kind not in "biuf":
+        raise fault(source, f"{name} holds {x.dtype}; legal: numbers")
+    if len(x.shape) < 2 or 0 in x.shape:
+        raise fault(
+            source,
+            f"{name} has shape {x.shape}; legal: at least one sample and one feature, [samples, features...]",
+        )
+
+
+def check_label_form(source: Path | str, name: str, y: Form, samples: int) -> None:
+    if y.dtype.kind not in "iu":
+        raise fault(source, f"{name} holds {y.dtype}; legal: whole numbers")
+    if y.shape != (samples,):
+        raise fault(source, f"{name} has shape {y.shape}; legal: ({samples},), one label a sample")
+
+
+def check_client_form(source: Path | str, clients: Form, samples: int) -> None:
+    if clients.dtype.kind not in "iuUS":
+        raise fault(source, f"client holds {clients.dtype}; legal: whole numbers or words")
+    if clients.shape != (samples,):
+        raise fault(source, f"client has shape {clients.shape}; legal: ({samples},), one a sample")
+
+
+def check_alike(source: Path | str, train: Form, test: Form) -> None:
+    """Samples of both halves have one shape, and are bytes in both or in none."""
+    kinds = [f"{'uint8' if x.dtype == np.uint8 else 'float32'} {x.shape[1:]}" for x in (train, test)]
+    if kinds[0] != kinds[1]:
+        raise fault(source, f"training samples are {kinds[0]}, test samples {kinds[1]}; legal: the same")
