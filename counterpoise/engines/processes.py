@@ -165,7 +165,12 @@ def _serve(
     slabs: Sequence[Channel],
 ) -> None:
     """A worker's life: jobs until the line closes. Inherited ends are closed so that it notices."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (
+        signal.SIGINT,
+        signal.SIGHUP,
+        signal.SIGQUIT,
+    ):  # a terminal sends them to all: the parent decides
+        signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     keep_memory()
     torch.set_num_threads(1)
