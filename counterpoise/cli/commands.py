@@ -13,7 +13,7 @@ import click
 import typer
 
 from counterpoise.cli import compare, data, describe, experiments, flower, report, runs, watch
-from counterpoise.cli.interrupt import OUT_OF_MEMORY
+from counterpoise.cli.interrupt import OUT_OF_MEMORY, check_memory_limit
 from counterpoise.cli.terminal import plain_output
 from counterpoise.errors import CounterpoiseError, is_out_of_memory, one_line, short
 from counterpoise.version import __version__
@@ -114,6 +114,7 @@ def _run_command() -> NoReturn:
 
 
 def _call() -> int:
+    check_memory_limit()
     try:
         code: int = app(prog_name="counterpoise", standalone_mode=False)
         sys.stdout.flush()  # not at the end of the interpreter, where nobody catches what goes wrong

@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 STOPS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 OUT_OF_MEMORY = "out of memory; a smaller model, batch or cohort needs less, and `ulimit -v` may set a limit"
+
+LEAST = 1 << 30  # bytes: with less, libraries end or hang before anybody can say why
+
+
+def check_memory_limit() -> None:
+    """Refuse a limit under which not even the program has room; a look at the help needs none of it."""
+    from counterpoise.errors import RunError
+
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    looks = len(sys.argv) < 2 or {"--help", "--version"} & {*sys.argv}
+    if not looks and limit != resource.RLIM_INFINITY and limit < LEAST:
+        raise RunError(
+            f"out of memory: the limit (ulimit -v) is {limit >> 20} MiB, and {LEAST >> 20} are the least that is needed; raise it and give the command again"
+        )
 
 
 @contextmanager

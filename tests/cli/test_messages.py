@@ -258,8 +258,11 @@ def limited(megabytes: int, *arguments: object) -> Finished:
     return Finished(done.returncode, done.stdout, done.stderr)
 
 
-def test_without_room_for_the_program_memory_is_what_is_told(tmp_path: Path) -> None:
-    assert_refused(limited(200, "run", write_tiny(tmp_path)), 4, "out of memory", "ulimit -v", "again")
+@pytest.mark.parametrize("megabytes", [200, 400, 750])
+def test_without_room_for_the_program_memory_is_what_is_told(tmp_path: Path, megabytes: int) -> None:
+    finished = limited(megabytes, "run", write_tiny(tmp_path))
+    assert_refused(finished, 4, f"out of memory: the limit (ulimit -v) is {megabytes} MiB", "again")
+    assert limited(megabytes, "--version").code == 0
 
 
 def test_without_room_for_the_model_it_is_told_how_to_go_on(tmp_path: Path) -> None:
