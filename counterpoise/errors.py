@@ -92,6 +92,8 @@ def printable(text: str) -> str:
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether an error says, in any of the ways there are, that there is no room for more data, code or threads."""
+    if isinstance(error, CounterpoiseError):  # which says already what is the matter
+        return False
     words = str(error).lower()
     return (
         isinstance(error, MemoryError)

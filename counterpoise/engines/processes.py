@@ -28,7 +28,7 @@ from counterpoise.engines.loop import train_task
 from counterpoise.engines.memories import Memory
 from counterpoise.engines.slab import Slab, as_places
 from counterpoise.engines.workplace import Workplace
-from counterpoise.errors import RunError
+from counterpoise.errors import RunError, is_out_of_memory
 
 LOST = (EOFError, BrokenPipeError, ConnectionResetError)
 MMAP_THRESHOLD, TRIM_THRESHOLD = -3, -1  # glibc's names of its settings
@@ -193,6 +193,11 @@ def _serve(
                 line.send_bytes(json.dumps(answer).encode())
     except LOST:
         return
+    except Exception as error:
+        if not is_out_of_memory(
+            error
+        ):  # the parent hears of a worker's end, and says in one line what that means
+            raise
 
 
 def _read_news(news: dict[str, Any], slab: Slab) -> Broadcast:

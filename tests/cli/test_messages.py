@@ -284,3 +284,15 @@ def test_in_the_middle_of_a_run_it_is_told_how_to_go_on(tmp_path: Path, error: E
         raise error
     with pytest.raises(ZeroDivisionError), interruptible(way_on):
         raise ZeroDivisionError
+
+
+def test_workers_that_run_out_of_memory_leave_the_telling_to_their_parent(tmp_path: Path) -> None:
+    program = (
+        "import sys\nfrom counterpoise.engines import processes\nfrom counterpoise.cli import main\n"
+        "def train_task(*_): raise MemoryError\nprocesses.train_task = train_task\n"
+        f"sys.argv = ['counterpoise', 'run', {str(write_tiny(tmp_path))!r}, '--out', {str(tmp_path / 'run')!r},"
+        " 'engine.name=loop', 'engine.processes=2']\nmain()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    words = ["(out of memory?); engine.processes = 1 needs the least", "counterpoise resume"]
+    assert_refused(Finished(done.returncode, done.stdout, done.stderr), 4, *words)
