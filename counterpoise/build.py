@@ -21,7 +21,7 @@ from counterpoise.data.augment import Augmentation
 from counterpoise.data.federation import Federation
 from counterpoise.engines.choose import EngineSettings, build_engine, choose_device, settle
 from counterpoise.engines.workplace import Engine, Workplace, check_replies_fit
-from counterpoise.errors import ConfigError
+from counterpoise.errors import ConfigError, short
 from counterpoise.evaluate import Scoring
 from counterpoise.functional import FunctionalModel
 from counterpoise.metrics import shots_by_rule
@@ -64,6 +64,9 @@ def build_simulation(
         raise ConfigError("no client has any sample to train on")
     settings = read_settings(EngineSettings, engine, "engine", "name")
     local = read_settings(Local, local, "local")
+    local.rate(
+        rounds - 1, rounds
+    )  # a schedule that ends beyond all bounds is told here, not in the last round
     cohort = read_settings(Cohort, cohort, "cohort", "size")
     if (cohort.size or 0) > (clients := len(federation.clients)):
         raise ConfigError(
@@ -117,7 +120,7 @@ def _check_pieces(federation: Any, model: Any) -> None:
         )
     if not isinstance(model, str | nn.Module):
         raise ConfigError(
-            f"simulate: model = {model!r} is not legal; legal: the name of a model, or an nn.Module"
+            f"simulate: model = {short(model)} is not legal; legal: the name of a model, or an nn.Module"
         )
     federation.check_samples()
 

@@ -12,7 +12,7 @@ from counterpoise.data.augment import AUGMENTATIONS
 from counterpoise.data.dataset import DATASETS
 from counterpoise.data.imbalance import IMBALANCES
 from counterpoise.data.partition import PARTITIONS
-from counterpoise.errors import ConfigError, legal_words
+from counterpoise.errors import ConfigError, legal_words, short
 from counterpoise.models.model import MODELS
 
 CATALOGUE: dict[str, Registry[Any]] = {
@@ -30,7 +30,7 @@ CATALOGUE: dict[str, Registry[Any]] = {
 def list_entries(kind: str) -> list[Entry[Any]]:
     """Everything of one kind, by name."""
     if kind not in CATALOGUE:
-        raise ConfigError(f"no kind {kind!r}; {legal_words(kind, CATALOGUE)}")
+        raise ConfigError(f"no kind {short(kind)}; {legal_words(kind, CATALOGUE)}")
     return [CATALOGUE[kind].entry(name) for name in CATALOGUE[kind].names()]
 
 
@@ -39,7 +39,7 @@ def find(name: str) -> tuple[str, Entry[Any]]:
     for kind, registry in CATALOGUE.items():
         if name in registry:
             return kind, registry.entry(name)
-    raise ConfigError(f"nothing is called {name!r}; {legal_words(name, all_names())}")
+    raise ConfigError(f"nothing is called {short(name)}; {legal_words(name, all_names(), 'counterpoise ls')}")
 
 
 def all_names() -> Iterator[str]:

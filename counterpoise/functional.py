@@ -11,7 +11,7 @@ from torch.func import functional_call
 from counterpoise.chain import chain_of
 from counterpoise.core.part import Outputs
 from counterpoise.core.tree import Params
-from counterpoise.errors import ConfigError
+from counterpoise.errors import ConfigError, short
 from counterpoise.models.heads import has_features
 from counterpoise.models.patches import by_patches
 
@@ -91,5 +91,5 @@ def _refuse_dropout(module: nn.Module) -> None:
     for name, layer in module.named_modules():
         if isinstance(layer, nn.modules.dropout._DropoutNd) and layer.p > 0:
             raise ConfigError(
-                f"model layer {name!r} is a dropout of {layer.p}: it draws from a global stream, so a run could not be repeated; legal: p = 0"
+                f"model layer {short(name)} is a dropout of {layer.p}: it draws from a global stream, so a run could not be repeated; legal: p = 0"
             )

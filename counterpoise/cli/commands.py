@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
+from contextlib import suppress
+from pathlib import Path
 from typing import NoReturn
 
 import click
 import typer
 
 from counterpoise.cli import compare, data, describe, experiments, flower, report, runs, watch
-from counterpoise.errors import CounterpoiseError
+from counterpoise.cli.interrupt import OUT_OF_MEMORY, check_memory_limit
+from counterpoise.cli.terminal import plain_output
+from counterpoise.errors import CounterpoiseError, is_out_of_memory, one_line, short
 from counterpoise.version import __version__
 
 HELP = """
@@ -29,6 +34,7 @@ For a start:
 Exit codes: 0 done, 2 config or usage, 3 data, 4 stopped but can be resumed.
 """
 
+NO_NAME = (errno.ENAMETOOLONG, errno.ELOOP)  # no file can be called that
 INTERRUPTED = 130  # what typer makes of Ctrl-C where nobody else catches it
 
 app = typer.Typer(
@@ -66,7 +72,13 @@ app.add_typer(flower.app, name="flower")
 
 
 def run_command() -> NoReturn:
-    """Run a command; every failure but Ctrl-C is one line and an exit code, never a traceback."""
+    """Run a command; all that it prints is plain text, or the program's own colours."""
+    with plain_output():
+        _run_command()
+
+
+def _run_command() -> NoReturn:
+    """Every failure but Ctrl-C is one line and an exit code, never a traceback."""
     try:
         code = _call()
         if code == INTERRUPTED:
@@ -85,15 +97,15 @@ def run_command() -> NoReturn:
     except BrokenPipeError:
         os._exit(0)  # the reader of our output has left
     except OSError as error:
-        _fail(f"{error.filename or 'output'}: {error.strerror or error}", 4)
+        if is_out_of_memory(error):
+            _fail(f"{OUT_OF_MEMORY}; give the command again", 4)
+        place = short(Path(os.fsdecode(error.filename))) if error.filename else "output"
+        _fail(f"{place}: {error.strerror or error}", 2 if error.errno in NO_NAME else 4)
     except Exception as error:
         if os.environ.get("COUNTERPOISE_TRACEBACK"):
             raise
-        if isinstance(error, MemoryError) or "allocate memory" in str(error) or "out of memory" in str(error):
-            _fail(
-                "out of memory; a smaller model, batch or cohort needs less. A run that had begun can be resumed",
-                4,
-            )
+        if is_out_of_memory(error):
+            _fail(f"{OUT_OF_MEMORY}; give the command again", 4)
         kind = type(error).__name__
         _fail(
             f"{kind}: {error}. This should not happen: COUNTERPOISE_TRACEBACK=1 shows where; please report it",
@@ -102,6 +114,7 @@ def run_command() -> NoReturn:
 
 
 def _call() -> int:
+    check_memory_limit()
     try:
         code: int = app(prog_name="counterpoise", standalone_mode=False)
         sys.stdout.flush()  # not at the end of the interpreter, where nobody catches what goes wrong
@@ -116,5 +129,6 @@ def _usage_words(error: click.UsageError) -> str:
 
 
 def _fail(message: str, code: int) -> NoReturn:
-    typer.echo("error: " + " ".join(message.split()), err=True)
+    with suppress(OSError):  # where the terminal is gone, the exit code still tells
+        typer.echo(f"error: {one_line(message)}", err=True)
     sys.exit(code)

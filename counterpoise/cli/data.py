@@ -33,13 +33,12 @@ def inspect(
     picture: Annotated[Path, typer.Option(help="Where to draw clients by classes.")] = Path("inspect.png"),
 ) -> None:
     """Classes, counts, imbalance, skew of each client, missing classes, and how local and global imbalance disagree."""
-    from rich.console import Console
-
+    from counterpoise.cli.terminal import screen
     from counterpoise.data.inspect import look_at, report_lines
     from counterpoise.report.heatmap import draw_heatmap
 
     federation = look_at(source, label, client, by_client, root)
-    console = Console(highlight=False, soft_wrap=True)
+    console = screen(highlight=False, soft_wrap=True)
     for line in report_lines(federation):
         console.print(line, markup=False)
     draw_heatmap(

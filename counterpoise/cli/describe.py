@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from counterpoise.cli.runs import AsJson, list_runs
-from counterpoise.errors import ConfigError, legal_words
+from counterpoise.errors import ConfigError, legal_words, short
 
 if TYPE_CHECKING:
     from counterpoise.core.registry import Entry
@@ -37,9 +37,9 @@ def ls(
     if kind == "runs":
         list_runs(folder or Path("runs"), as_json)
     elif folder is not None:
-        raise typer.BadParameter(f"{folder}: a folder is legal after `ls runs` alone")
+        raise typer.BadParameter(f"{short(folder)}: a folder is legal after `ls runs` alone")
     elif kind is not None and kind not in _kinds():
-        raise ConfigError(f"no kind {kind!r}; {legal_words(kind, _kinds())}")
+        raise ConfigError(f"no kind {short(kind)}; {legal_words(kind, _kinds())}")
     elif as_json:
         typer.echo(json.dumps(_rules(kind), indent=2))
     else:
@@ -61,17 +61,18 @@ def _rules(kind: str | None) -> dict[str, dict[str, str]]:
 
 
 def _print_rules(kind: str | None) -> None:
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
-    console = Console()
+    from counterpoise.cli.terminal import screen
+
+    console = screen()
     for name, rules in _rules(kind).items():
         table = Table(box=None, pad_edge=False, show_header=False)
         table.add_column(no_wrap=True, style="bold")
         table.add_column(overflow="fold")
         for entry, rule in rules.items():
-            table.add_row(f"  {entry}", escape(rule))
+            table.add_row(escape(f"  {entry}"), escape(rule))
         console.print(name)
         console.print(table)
 
@@ -80,15 +81,16 @@ def show(
     name: Annotated[str, typer.Argument(help="A method, part, data set, partition, model, ...")],
 ) -> None:
     """Everything about one name: formula, paper, parameters with ranges and defaults, and what it is made of."""
-    from rich.console import Console
+    from rich.markup import escape
 
     from counterpoise.catalogue import CATALOGUE, find
+    from counterpoise.cli.terminal import screen
 
-    console = Console(highlight=False, soft_wrap=True)
+    console = screen(highlight=False, soft_wrap=True)
     find(name)
     known = [(kind, registry.entry(name)) for kind, registry in CATALOGUE.items() if name in registry]
     for number, (kind, entry) in enumerate(known):
-        console.print("\n" * (number > 0) + f"[bold]{name}[/bold]  ({kind})")
+        console.print("\n" * (number > 0) + f"[bold]{escape(name)}[/bold]  ({kind})")
         _print_entry(console, entry)
         if kind == "methods":
             _print_parts(console, entry)

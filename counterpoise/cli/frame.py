@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from counterpoise.cli.runs import percent
+from counterpoise.errors import shorten as without_middle
 
 if TYPE_CHECKING:
     from rich.console import Console, Group, RenderableType
@@ -130,11 +131,7 @@ def _drawn(key: str, cell: str, run: Progress, layout: Layout) -> RenderableType
 
 
 def shorten(text: str, width: int) -> str:
-    """A text without its middle, where it is too long: names of runs differ at both ends."""
-    if len(text) <= width:
-        return text
-    kept = max(width - len(CUT), 0)
-    return (text[: kept - kept // 2] + CUT + text[len(text) - kept // 2 :])[:width]
+    return without_middle(text, width, CUT)
 
 
 def sparkline(values: Sequence[float], steps: str = STEPS, width: int = WIDTH) -> str:

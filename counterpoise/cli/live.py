@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from counterpoise.cli.terminal import screen
 
 
 class Live:
     """Round, accuracy, tail recall, loss and time left, on a terminal."""
 
     def __init__(self) -> None:
-        console = Console(stderr=True)
+        console = screen(stderr=True)
         self._progress = Progress(
             TextColumn("round {task.completed:.0f}/{task.total:.0f}"),
             BarColumn(bar_width=24),

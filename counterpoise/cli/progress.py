@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from counterpoise.cli.terminal import screen
 
 if TYPE_CHECKING:
     from counterpoise.compare.run import Tally
@@ -15,7 +16,7 @@ class RunsBar:
     """Runs done, running and failed, and the time left, on a terminal."""
 
     def __init__(self) -> None:
-        console = Console(stderr=True)
+        console = screen(stderr=True)
         self._progress = Progress(
             TextColumn("{task.description:<7}"),
             BarColumn(bar_width=30),

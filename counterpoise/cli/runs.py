@@ -58,10 +58,10 @@ def list_runs(folder: Path, as_json: bool) -> None:
 
 def roomy_console() -> Console:
     """Lines as long as they are where no terminal bounds them."""
-    from rich.console import Console
+    from counterpoise.cli.terminal import screen
 
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=UNBOUNDED)
+    console = screen(highlight=False)
+    return console if console.is_terminal else screen(highlight=False, width=UNBOUNDED)
 
 
 def percent(value: float | None) -> str:

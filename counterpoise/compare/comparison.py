@@ -26,7 +26,7 @@ from counterpoise.compare.ranking import Ranking, rank_methods
 from counterpoise.compare.results import RunResult
 from counterpoise.compare.verdicts import Verdict, judge
 from counterpoise.core.method import read_spec
-from counterpoise.errors import ConfigError, legal_words
+from counterpoise.errors import ConfigError, legal_words, short
 
 __all__ = ["At", "Cell", "Comparison", "Labels", "Ranking", "Row", "Verdict", "compare_results"]
 
@@ -94,9 +94,9 @@ def compare_results(
 
 def _check(finished: Sequence[RunResult], score: str, at: str) -> None:
     if at not in MOMENTS:
-        raise ConfigError(f"at = {at!r} is not legal; {legal_words(at, MOMENTS)}")
+        raise ConfigError(f"at = {short(at)} is not legal; {legal_words(at, MOMENTS)}")
     if finished and score not in (known := scores_in(finished)):
-        raise ConfigError(f"no run has the score {score!r}; {legal_words(score, known)}")
+        raise ConfigError(f"no run has the score {short(score)}; {legal_words(score, known)}")
 
 
 def _choose_baseline(given: str | None, methods: Sequence[str], unfinished: set[str]) -> str:
@@ -111,7 +111,9 @@ def _choose_baseline(given: str | None, methods: Sequence[str], unfinished: set[
         return (named or methods or [""])[0]
     if not named and unfinished.intersection((wanted, wanted.partition("(")[0])):
         return wanted
-    raise ConfigError(f"baseline {given!r} is not one method of these runs; {legal_words(given, methods)}")
+    raise ConfigError(
+        f"baseline {short(given)} is not one method of these runs; {legal_words(given, methods)}"
+    )
 
 
 def _names_of(results: Sequence[RunResult]) -> set[str]:

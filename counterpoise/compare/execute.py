@@ -16,7 +16,7 @@ from counterpoise.compare.jobs import Job, has_begun, known_experiment
 from counterpoise.compare.results import FAILURE
 from counterpoise.compare.tune import blindfold
 from counterpoise.data.federation import Federation
-from counterpoise.errors import ConfigError, CounterpoiseError
+from counterpoise.errors import ConfigError, CounterpoiseError, one_line
 from counterpoise.experiment.assemble import load_federation
 from counterpoise.experiment.atomic import write_atomically
 from counterpoise.experiment.config import make_experiment
@@ -187,7 +187,7 @@ def in_one_line(error: Exception) -> str:
         words = f"{error.filename or 'output'}: {error.strerror or error}"
     else:
         words = f"{type(error).__name__}: {error}"
-    return " ".join(words.split())
+    return one_line(words)
 
 
 def _ended(members: Group, answer: list[str | None] | str) -> Iterator[Event]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from counterpoise.core.method import MethodSpec, read_spec
-from counterpoise.errors import ConfigError
+from counterpoise.errors import SHOWN_CHARACTERS, ConfigError, short, shorten
 
 Tables: TypeAlias = dict[str, Any]
 Grid: TypeAlias = dict[str, list[Any]]  # dotted key -> values
@@ -24,7 +24,9 @@ def flat_grid(grid: Any, prefix: str = "") -> Any:
         elif isinstance(values, list) and values and not _has_twins(values):
             flat[f"{prefix}{key}"] = values
         else:
-            raise ConfigError(f"{prefix}{key} = {values!r} is not legal; legal: a list of values, each once")
+            raise ConfigError(
+                f"{shorten(prefix + key, SHOWN_CHARACTERS)} = {short(values)} is not legal; legal: a list of values, each once"
+            )
     return flat
 
 

@@ -10,11 +10,11 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
 from counterpoise.compare.specs import Grid, flat_grid, label_of
 from counterpoise.core.method import build_method
-from counterpoise.errors import ConfigError, legal_words
+from counterpoise.errors import SHOWN_CHARACTERS, ConfigError, legal_words, short, shorten
 from counterpoise.experiment.config import make_experiment
 from counterpoise.experiment.record import HEADLINE
 from counterpoise.experiment.tables import Seed, Table
-from counterpoise.experiment.toml import override, parse_toml, read_toml, short, write_toml
+from counterpoise.experiment.toml import override, parse_toml, read_toml, write_toml
 
 
 def known_score(word: str) -> str:
@@ -105,7 +105,7 @@ def load_sweep(path: Path, overrides: Iterable[str] = ()) -> Sweep:
     tables = read_toml(path)
     for assignment in overrides:
         tables = override(tables, assignment)
-    return make_sweep(tables, str(path))
+    return make_sweep(tables, short(path))
 
 
 def parse_sweep(text: str, source: str = "sweep") -> Sweep:
@@ -144,11 +144,11 @@ def check_sweep(sweep: Sweep) -> None:
     for name in names:
         if names.count(name) > 1:
             raise ConfigError(
-                f"two methods are called {name!r}; give one of them another name: {{ name = ..., method = ... }}"
+                f"two methods are called {short(name)}; give one of them another name: {{ name = ..., method = ... }}"
             )
     if sweep.table.baseline not in (None, *names):
         raise ConfigError(
-            f"table.baseline = {sweep.table.baseline!r} is no method of the sweep; {legal_words(str(sweep.table.baseline), names)}"
+            f"table.baseline = {short(sweep.table.baseline)} is no method of the sweep; {legal_words(str(sweep.table.baseline), names)}"
         )
 
 
@@ -156,7 +156,7 @@ def _explain(error: ValidationError) -> str:
     """One problem in one line: key, what was given, what is legal."""
     problem = error.errors()[0]
     *place, last = problem["loc"]
-    key = ".".join(map(str, problem["loc"]))
+    key = shorten(".".join(map(str, problem["loc"])), SHOWN_CHARACTERS)
     if problem["type"] == "extra_forbidden":
         return f"no key {key}; {legal_words(str(last), _legal_keys(place))}"
     if problem["type"] == "missing":

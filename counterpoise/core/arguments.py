@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, TypeVar
 
 import numpy as np
 
 from counterpoise.core.registry import Entry, Interval, Parameter, read_parameters
-from counterpoise.errors import ConfigError, legal_words, listed
+from counterpoise.errors import ConfigError, legal_words, listed, short
 
 Settings = TypeVar("Settings")
 SEEDS = 2**63  # from 0 on
@@ -25,10 +26,12 @@ def parameters_of(taker: Callable[..., Any]) -> dict[str, Parameter]:
     return {name: one for name, one in found if kinds[name].kind is not inspect.Parameter.VAR_KEYWORD}
 
 
-def check_arguments(owner: str, taker: Callable[..., Any], **given: Any) -> list[Any]:
+def check_arguments(
+    owner: str, taker: Callable[..., Any], largest: float = math.inf, /, **given: Any
+) -> list[Any]:
     """These values in their order, converted where that loses nothing, or a ConfigError that says what is legal."""
     parameters = parameters_of(taker)
-    return [parameters[name].check(owner, _plain(value)) for name, value in given.items()]
+    return [parameters[name].check(owner, _plain(value), largest) for name, value in given.items()]
 
 
 def read_settings(form: type[Settings], given: Any, owner: str, word: str = "") -> Settings:
@@ -40,7 +43,7 @@ def read_settings(form: type[Settings], given: Any, owner: str, word: str = "") 
         given = {word: given}
     if given is not None and not isinstance(given, Mapping):
         raise ConfigError(
-            f"{owner} = {given!r} is not legal; legal: {form.__name__}(...), or a dict of {listed([*parameters_of(form)])}"
+            f"{owner} = {short(given)} is not legal; legal: {form.__name__}(...), or a dict of {listed([*parameters_of(form)])}"
         )
     return Entry(owner, form).build({name: _plain(value) for name, value in (given or {}).items()})
 
@@ -53,8 +56,8 @@ def refuse_unknown(
     for key in given:
         if key not in known:
             home = next((name for name, form in homes.items() if key in parameters_of(form)), None)
-            way = f"legal: {home}={{{key!r}: ...}}" if home else legal_words(key, known)
-            raise ConfigError(f"{owner}: no argument {key!r}; {way}")
+            way = f"legal: {home}={{{short(key)}: ...}}" if home else legal_words(key, known)
+            raise ConfigError(f"{owner}: no argument {short(key)}; {way}")
 
 
 def _plain(value: Any) -> Any:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeAlias
 
 from counterpoise.core.arguments import check_arguments
 from counterpoise.core.method import build_named
-from counterpoise.core.registry import Interval, NonNegative, Positive, ProperFraction, Registry
+from counterpoise.core.registry import LARGEST, Interval, NonNegative, Positive, ProperFraction, Registry
+from counterpoise.errors import ConfigError
 
 Schedule: TypeAlias = Callable[[float, int, int], float]  # first rate, round, rounds -> rate of that round
 Batching: TypeAlias = Literal["pad", "wrap", "drop"]
@@ -19,7 +21,7 @@ def _load() -> None:
     import counterpoise.schedules  # noqa: F401
 
 
-SCHEDULES: Registry[Schedule] = Registry("schedule", _load)
+SCHEDULES: Registry[Schedule] = Registry("schedule", _load, LARGEST)
 schedule = SCHEDULES.register
 
 
@@ -46,10 +48,18 @@ class Local:
     schedule: Schedule | str | Mapping[str, Any] = "constant"  # or { name = { argument = value } }
 
     def __post_init__(self) -> None:
-        checked = check_arguments("local", type(self), **vars(self))
+        checked = check_arguments("local", type(self), LARGEST, **vars(self))
         for name, value in zip(vars(self).copy(), checked, strict=True):
             object.__setattr__(self, name, value)
         read_schedule(self.schedule)  # a wrong name is told here, not in the first round
 
     def rate(self, round: int, rounds: int) -> float:
-        return read_schedule(self.schedule)(self.lr, round, rounds)
+        try:
+            found = read_schedule(self.schedule)(self.lr, round, rounds)
+        except OverflowError:
+            found = math.inf
+        if not abs(found) <= LARGEST:
+            raise ConfigError(
+                f"local.schedule gives the rate {found:g} in round {round} of {rounds}; legal: at most {LARGEST:.4g} in size"
+            )
+        return found

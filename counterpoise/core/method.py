@@ -9,8 +9,9 @@ from typing import Any, Literal, TypeAlias
 from torch import nn
 
 from counterpoise.core.part import Part
-from counterpoise.core.registry import Entry, Registry
-from counterpoise.errors import ConfigError, legal_words
+from counterpoise.core.places import Place, unknown_name
+from counterpoise.core.registry import LARGEST, Entry, Registry
+from counterpoise.errors import SHOWN_CHARACTERS, ConfigError, short, shorten
 
 Weighting: TypeAlias = Literal["samples", "uniform"]
 
@@ -29,7 +30,7 @@ class Method:
         names = [part.name for part in self.parts]
         for name in sorted(set(names)):
             if names.count(name) > 1:
-                raise ConfigError(f"part {name!r} is listed twice; keep one of the two")
+                raise ConfigError(f"part {short(name)} is listed twice; keep one of the two")
         for hook in SINGLE_OWNER:
             owners = [part.name for part in self.parts if getattr(part, hook) is not None]
             if len(owners) > 1:
@@ -64,8 +65,8 @@ def _load() -> None:
     import counterpoise.parts  # noqa: F401  (their modules register themselves)
 
 
-PARTS: Registry[Part] = Registry("part", _load)
-METHODS: Registry[Method] = Registry("method", _load)
+PARTS: Registry[Part] = Registry("part", _load, LARGEST)
+METHODS: Registry[Method] = Registry("method", _load, LARGEST)
 part = PARTS.register
 method = METHODS.register
 
@@ -93,38 +94,39 @@ def build_method(spec: MethodSpec) -> Method:
     items = read_spec(spec)
     names = [name for name, _ in items]
     if twice := next((name for name in names if names.count(name) > 1 and name in METHODS), None):
-        raise ConfigError(f"method {twice!r} is listed twice; keep one of the two")
+        raise ConfigError(f"method {short(twice)} is listed twice; keep one of the two")
     pieces = [_build_piece(name, arguments) for name, arguments in items]
     return compose(*pieces, name="+".join(names))
 
 
-def read_spec(spec: MethodSpec) -> list[tuple[str, dict[str, Any]]]:
-    """The config's ways to write a method as one list of names with arguments."""
+def read_spec(spec: MethodSpec, key: str = "method") -> list[tuple[str, dict[str, Any]]]:
+    """The config's ways to write a method, or what another key names, as one list of names with arguments."""
     if isinstance(spec, str):
         return [(spec, {})]
     if isinstance(spec, Mapping) and spec:
-        return [_read_item(name, arguments) for name, arguments in spec.items()]
+        return [_read_item(key, name, arguments) for name, arguments in spec.items()]
     if not isinstance(spec, Sequence) or not spec:
         raise ConfigError(
-            f"method = {spec!r} is not legal; legal: a name, or a list of names and {{ name = {{ argument = value }} }}"
+            f"{key} = {short(spec)} is not legal; legal: a name, or a list of names and {{ name = {{ argument = value }} }}"
         )
-    return [item for entry in spec for item in read_spec(entry)]
+    return [item for entry in spec for item in read_spec(entry, key)]
 
 
 def build_named(registry: Registry[Any], spec: MethodSpec) -> Any:
     """What a config names: a word, or ``{ word = { argument = value } }``."""
-    items = read_spec(spec)
+    key = registry.place.key or registry.kind
+    items = read_spec(spec, key)
     if len(items) != 1:
         raise ConfigError(
-            f"{registry.kind} = {spec!r} is not legal; legal: one name, or {{ name = {{ argument = value }} }}"
+            f"{key} = {short(spec)} is not legal; legal: one name, or {{ name = {{ argument = value }} }}"
         )
     return registry.build(*items[0])
 
 
-def _read_item(name: str, arguments: Any) -> tuple[str, dict[str, Any]]:
+def _read_item(key: str, name: str, arguments: Any) -> tuple[str, dict[str, Any]]:
     if not isinstance(arguments, Mapping):
         raise ConfigError(
-            f"method: {name} = {arguments!r} is not legal; legal: {{ {name} = {{ argument = value }} }}"
+            f"{key}: {shorten(name, SHOWN_CHARACTERS)} = {short(arguments)} is not legal; legal: {{ name = {{ argument = value }} }}"
         )
     return name, dict(arguments)
 
@@ -135,7 +137,8 @@ def find_entry(name: str) -> Entry[Method] | Entry[Part]:
         return METHODS.entry(name)
     if name in PARTS:
         return PARTS.entry(name)
-    raise ConfigError(f"no method or part {name!r}; {legal_words(name, [*METHODS.names(), *PARTS.names()])}")
+    known, place = [*METHODS.names(), *PARTS.names()], Place("method", "counterpoise ls")
+    raise ConfigError(unknown_name("method or part", name, known, place))
 
 
 def _build_piece(name: str, arguments: Mapping[str, Any]) -> Method | Part:

@@ -8,13 +8,25 @@ import math
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Generic, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Generic,
+    Literal,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
+from counterpoise.core.places import NOWHERE, PLACES, unknown_name
 from counterpoise.core.plugins import load_plugins
-from counterpoise.errors import ConfigError, legal_words
+from counterpoise.errors import ConfigError, legal_words, short
 
 Product = TypeVar("Product")
 Factory = TypeVar("Factory", bound=Callable[..., Any])
+LARGEST = (2 - 2**-23) * 2.0**127  # of float32, which parameters are stepped in
 
 
 @dataclass(frozen=True)
@@ -59,11 +71,15 @@ class Parameter:
         """The legal values in words, as errors and `show` print them."""
         return f"{_type_name(self.type)} in {self.interval}" if self.interval else _type_name(self.type)
 
-    def check(self, owner: str, value: Any) -> Any:
+    def check(self, owner: str, value: Any, largest: float = math.inf) -> Any:
         """The value, converted where that loses nothing, or a ConfigError that says what is legal."""
         fitting = _fit(value, self.type)
         if fitting is _MISFIT or (self.interval is not None and not _within(fitting, self.interval)):
-            raise ConfigError(f"{owner}: {self.name} = {value!r} is not legal; legal: {self.legal}")
+            raise ConfigError(f"{owner}: {self.name} = {short(value)} is not legal; legal: {self.legal}")
+        if largest < math.inf and not _within(fitting, Interval(-largest, largest)):
+            raise ConfigError(
+                f"{owner}: {self.name} = {short(value)} is not legal; legal: {self.legal}, at most {largest:.4g} in size"
+            )
         return fitting
 
 
@@ -75,6 +91,7 @@ class Entry(Generic[Product]):
     factory: Callable[..., Product]
     paper: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)
+    largest: float = math.inf  # size of a number among the arguments
 
     @property
     def doc(self) -> str:
@@ -95,20 +112,23 @@ class Entry(Generic[Product]):
         for key in given:
             if key not in self.parameters:
                 raise ConfigError(
-                    f"{owner}: no argument {key!r}; {legal_words(key, self.parameters) if self.parameters else 'it takes none'}"
+                    f"{owner}: no argument {short(key)}; {legal_words(key, self.parameters) if self.parameters else 'it takes none'}"
                 )
         for name, parameter in self.parameters.items():
             if name not in given and parameter.default is inspect.Parameter.empty:
                 raise ConfigError(f"{owner}: {name} is missing; legal: {parameter.legal}")
-        return self.factory(**{key: self.parameters[key].check(owner, value) for key, value in given.items()})
+        return self.factory(
+            **{key: self.parameters[key].check(owner, value, self.largest) for key, value in given.items()}
+        )
 
 
 class Registry(Generic[Product]):
     """Factories of one kind by name; `load` imports the modules that register themselves, plugins come after."""
 
-    def __init__(self, kind: str, load: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, kind: str, load: Callable[[], None] = lambda: None, largest: float = math.inf) -> None:
         self.kind = kind
-        self._load = load
+        self.place = PLACES.get(kind, NOWHERE)
+        self._load, self._largest = load, largest
         self._loaded = False
         self._entries: dict[str, Entry[Product]] = {}
 
@@ -121,7 +141,7 @@ class Registry(Generic[Product]):
                 raise ConfigError(
                     f"{self.kind} {name!r} is registered already, by {known.factory.__module__}"
                 )
-            self._entries[name] = Entry(name, factory, paper, facts)
+            self._entries[name] = Entry(name, factory, paper, facts, self._largest)
             return factory
 
         return decorate
@@ -136,8 +156,8 @@ class Registry(Generic[Product]):
 
     def entry(self, name: str) -> Entry[Product]:
         self._ensure_loaded()
-        if name not in self._entries:
-            raise ConfigError(f"no {self.kind} {name!r}; {legal_words(name, self._entries)}")
+        if not isinstance(name, str) or name not in self._entries:
+            raise ConfigError(unknown_name(self.kind, name, self._entries, self.place))
         return self._entries[name]
 
     def build(self, name: str, arguments: Mapping[str, Any] | None = None) -> Product:

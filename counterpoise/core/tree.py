@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, cast
 import torch
 from torch import Tensor
 
-from counterpoise.errors import ConfigError
+from counterpoise.errors import ConfigError, short
 
 Tree: TypeAlias = dict[str, Any]  # values are tensors or trees, nothing else
 Params: TypeAlias = dict[str, Tensor]  # a flat tree: parameter name -> tensor
@@ -154,7 +154,7 @@ def flatten(tree: Tree) -> dict[str, Tensor]:
     for key, value in tree.items():
         if SEPARATOR in key or not key:
             raise ConfigError(
-                f"the name {key!r} cannot be stored: names are not empty and have no {SEPARATOR!r}"
+                f"the name {short(key)} cannot be stored: names are not empty and have no {SEPARATOR!r}"
             )
         if isinstance(value, dict):
             flat.update({f"{key}{SEPARATOR}{path}": leaf for path, leaf in flatten(value).items()})

@@ -6,6 +6,7 @@ Samples are made in inner loops: they are checked where a data set is cut and wh
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from counterpoise.errors import DataError
+from counterpoise.errors import DataError, short
+
+NO_NAME = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")  # controls, and halves of a character
 
 
 def as_tensor(where: str, given: Any) -> Tensor:
@@ -47,8 +50,14 @@ def pair(where: str, x: Any, y: Any) -> None:
 
 
 def class_names(where: str, given: Any) -> None:
+    """Names of the classes are text that a file and a terminal can hold."""
     if isinstance(given, str) or not isinstance(given, Sequence):
-        raise DataError(f"{where}: classes = {given!r} is not legal; legal: their names, ('a', 'b')")
+        raise DataError(f"{where}: classes = {short(given)} is not legal; legal: their names, ('a', 'b')")
+    for name in given:
+        if isinstance(name, str) and NO_NAME.search(name):
+            raise DataError(
+                f"{where}: the class name {short(name)} is not legal; legal: text without control characters"
+            )
 
 
 def alike(where: str, train: Tensor, test: Tensor) -> None:

@@ -21,7 +21,7 @@ from counterpoise.engines.precision import Precision
 from counterpoise.engines.processes import ProcessTrainer, available_cores, can_fork
 from counterpoise.engines.stacked import StackedTrainer
 from counterpoise.engines.workplace import Trainer, Workplace
-from counterpoise.errors import ConfigError
+from counterpoise.errors import ConfigError, short
 
 CPU_BYTES = 1 << 30  # stacked clients may take this much on a CPU
 GPU_SHARE = 0.4  # and this share of a GPU's memory
@@ -57,7 +57,7 @@ def choose_device(wanted: str) -> str:
         known = False
     if not known:
         raise ConfigError(
-            f"engine.device = {wanted!r} cannot be used here; legal: auto, cpu, cuda where a GPU is present"
+            f"engine.device = {short(wanted)} cannot be used here; legal: auto, cpu, cuda where a GPU is present"
         ) from None
     return wanted
 

@@ -28,7 +28,7 @@ from counterpoise.engines.loop import train_task
 from counterpoise.engines.memories import Memory
 from counterpoise.engines.slab import Slab, as_places
 from counterpoise.engines.workplace import Workplace, check_replies_fit
-from counterpoise.errors import RunError
+from counterpoise.errors import RunError, is_out_of_memory
 
 LOST = (EOFError, BrokenPipeError, ConnectionResetError)
 MMAP_THRESHOLD, TRIM_THRESHOLD = -3, -1  # glibc's names of its settings
@@ -168,7 +168,12 @@ def _serve(
     slabs: Sequence[Channel],
 ) -> None:
     """A worker's life: jobs until the line closes. Inherited ends are closed so that it notices."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (
+        signal.SIGINT,
+        signal.SIGHUP,
+        signal.SIGQUIT,
+    ):  # a terminal sends them to all: the parent decides
+        signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     keep_memory()
     torch.set_num_threads(1)
@@ -191,6 +196,11 @@ def _serve(
                 line.send_bytes(json.dumps(answer).encode())
     except LOST:
         return
+    except Exception as error:
+        if not is_out_of_memory(
+            error
+        ):  # the parent hears of a worker's end, and says in one line what that means
+            raise
 
 
 def _read_news(news: dict[str, Any], slab: Slab) -> Broadcast:

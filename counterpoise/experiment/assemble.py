@@ -17,7 +17,7 @@ from counterpoise.data.dataset import DATASETS, Dataset
 from counterpoise.data.federation import Federation
 from counterpoise.data.prepare import apply_imbalance, assigned_federation, split_federation
 from counterpoise.engines.choose import build_engine
-from counterpoise.errors import ConfigError
+from counterpoise.errors import ConfigError, short
 from counterpoise.evaluate import Scoring
 from counterpoise.experiment.config import Experiment
 from counterpoise.experiment.tables import DataTable, EvaluateTable, Named
@@ -59,7 +59,7 @@ def _check_assigned(experiment: Experiment, data: Dataset) -> None:
     given = experiment.partition.model_dump(exclude_unset=True)
     if any(packed.get(key) != value for key, value in given.items() if value is not None and value != 0.0):
         raise ConfigError(
-            f"partition = {given} is not legal with a pack, which is cut into clients already; leave [partition] out"
+            f"partition = {short(given)} is not legal with a pack, which is cut into clients already; leave [partition] out"
         )
     if experiment.data.imbalance != 1.0 or experiment.data.imbalanced_test or experiment.data.validation:
         raise ConfigError(

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field, ValidationError
 from counterpoise.core.local import SCHEDULES, Local
 from counterpoise.core.method import Method, build_method, build_named
 from counterpoise.engines.choose import EngineSettings
-from counterpoise.errors import ConfigError, legal_words
+from counterpoise.errors import SHOWN_CHARACTERS, ConfigError, legal_words, short, shorten
 from counterpoise.experiment.tables import (
     CheckpointTable,
     CohortTable,
@@ -27,7 +27,7 @@ from counterpoise.experiment.tables import (
     Table,
     TrackTable,
 )
-from counterpoise.experiment.toml import override, parse_toml, read_toml, short
+from counterpoise.experiment.toml import override, parse_toml, read_toml
 from counterpoise.rounds import Cohort
 
 # What may change when a run goes on.
@@ -115,7 +115,7 @@ def load_experiment(path: Path | None, overrides: Iterable[str] = ()) -> Experim
     tables = read_toml(path) if path is not None else {}
     for assignment in overrides:
         tables = override(tables, assignment)
-    return make_experiment(tables, str(path) if path is not None else "experiment")
+    return make_experiment(tables, short(path) if path is not None else "experiment")
 
 
 def parse_experiment(text: str, source: str = "experiment") -> Experiment:
@@ -134,7 +134,7 @@ def _explain(error: ValidationError, tables: Mapping[str, Any]) -> str:
     """One problem in one line: key, what was given, what is legal. Of a union, the branch that got furthest."""
     problem = max(error.errors(), key=lambda one: (len(one["loc"]), one["type"] == "extra_forbidden"))
     place = _place(problem["loc"], tables)
-    key, given = ".".join(place), f" = {short(problem['input'])}"
+    key, given = shorten(".".join(place), SHOWN_CHARACTERS), f" = {short(problem['input'])}"
     match problem["type"]:
         case "extra_forbidden":
             return f"no key {key}; {legal_words(place[-1], _legal_keys(place[:-1]))}"

@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from counterpoise.data.federation import Federation
-from counterpoise.errors import ConfigError
+from counterpoise.errors import ConfigError, short
 from counterpoise.experiment.assemble import fingerprint
 from counterpoise.experiment.config import Experiment
 from counterpoise.experiment.record import versions
@@ -58,5 +58,5 @@ def first_difference(before: Mapping[str, Any], now: Mapping[str, Any], path: st
             if inner := first_difference(old, new, f"{path}{key}."):
                 return inner
         elif json.dumps(old, sort_keys=True) != json.dumps(new, sort_keys=True):
-            return f"{path}{key} was {old!r} and is {new!r}"
+            return f"{path}{key} was {short(old)} and is {short(new)}"
     return None

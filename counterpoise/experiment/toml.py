@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from counterpoise.errors import ConfigError
+from counterpoise.errors import SHOWN_CHARACTERS, ConfigError, shorten
+from counterpoise.errors import short as short  # checkpoints take it from here
 
 MAX_BYTES = 1 << 20  # no experiment needs more
 MAX_DEPTH = 32
@@ -25,11 +26,12 @@ def read_toml(path: Path) -> dict[str, Any]:
         with path.open("rb") as stream:  # a device or a pipe has no size to ask for
             content = stream.read(MAX_BYTES + 1)
         if len(content) > MAX_BYTES:
-            raise ConfigError(f"{path} has more than {MAX_BYTES} bytes: not an experiment")
-        return parse_toml(content.decode(), str(path))
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise ConfigError(f"{path}: {reason}") from None
+            raise ConfigError(f"{short(path)} has more than {MAX_BYTES} bytes: not an experiment")
+        return parse_toml(content.decode(), short(path))
+    except (OSError, ValueError) as error:
+        text = "not UTF-8 text" if isinstance(error, UnicodeDecodeError) else str(error)
+        reason = error.strerror if isinstance(error, OSError) else text
+        raise ConfigError(f"{short(path)}: {reason}") from None
 
 
 def parse_toml(text: str, source: str) -> dict[str, Any]:
@@ -39,7 +41,7 @@ def parse_toml(text: str, source: str) -> dict[str, Any]:
         text.encode()  # bytes of a command line that are no text arrive as lone surrogates
         tables = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{source}: not TOML: {error}") from None
+        raise ConfigError(f"{source}: not TOML: {shorten(str(error), 2 * SHOWN_CHARACTERS)}") from None
     _check_bounds(tables, source)
     return tables
 
@@ -118,9 +120,3 @@ def _value(value: Any) -> str:
 def _text(text: str) -> str:
     # JSON's escapes are TOML's, but for DEL, which TOML wants escaped too.
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007F")
-
-
-def short(value: Any) -> str:
-    """What was given, as an error shows it."""
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from counterpoise.core.method import Method, Weighting, method
 from counterpoise.core.registry import Positive, ProperFraction
-from counterpoise.parts.server import server_adaptive
+from counterpoise.parts.server import Adaptivity, server_adaptive
 
 PAPER = "Reddi et al. 2021, arXiv:2003.00295, Algorithm 2"
 
@@ -14,7 +14,7 @@ def fedadam(
     lr: Positive = 0.1,
     beta1: ProperFraction = 0.9,
     beta2: ProperFraction = 0.99,
-    tau: Positive = 1e-3,
+    tau: Adaptivity = 1e-3,
     weighting: Weighting = "samples",
 ) -> Method:
     """``x <- x + lr m / (sqrt v + tau)``, m and v running means of the update and its square, v from tau^2."""
@@ -26,7 +26,7 @@ def fedyogi(
     lr: Positive = 0.1,
     beta1: ProperFraction = 0.9,
     beta2: ProperFraction = 0.99,
-    tau: Positive = 1e-3,
+    tau: Adaptivity = 1e-3,
     weighting: Weighting = "samples",
 ) -> Method:
     """As FedAdam, with ``v <- v - (1 - beta2) delta^2 sign(v - delta^2)``: v grows and shrinks at a bounded pace."""

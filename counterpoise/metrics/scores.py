@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from counterpoise.errors import ConfigError
+from counterpoise.errors import ConfigError, short
 
 Score = float | None
 Counts = Tensor | NDArray[Any] | Sequence[Any]  # of a confusion: [C, C], rows true, columns predicted
@@ -92,7 +92,7 @@ def weighted_score(
     for name, weights in (("recall_weights", recall_weights), ("precision_weights", precision_weights)):
         if 2 * len(weights) != len(values) or not all(0 <= w < math.inf for w in weights):
             legal = f"{len(values) // 2} numbers of at least 0, one a class"
-            raise ConfigError(f"{name} = {list(weights)!r} is not legal; legal: {legal}")
+            raise ConfigError(f"{name} = {short(list(weights))} is not legal; legal: {legal}")
     return _weighted_mean([*recall_weights, *precision_weights], values)
 
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 from itertools import accumulate
 from typing import NamedTuple, SupportsInt
 
-from counterpoise.errors import ConfigError, legal_words
+from counterpoise.errors import ConfigError, legal_words, short
 from counterpoise.metrics.scores import Score, mean_score
 
 
@@ -51,14 +51,16 @@ def shots_from_sets(head: Iterable[int], medium: Iterable[int], tail: Iterable[i
     shots = Shots(*(tuple(sorted(group)) for group in (head, medium, tail)))
     named = sorted(shots.head + shots.medium + shots.tail)
     if named != list(range(classes)):
-        raise ConfigError(f"shots name the classes {named}; legal: each of 0 to {classes - 1} once")
+        raise ConfigError(f"shots name the classes {short(named)}; legal: each of 0 to {classes - 1} once")
     return shots
 
 
 def shots_paper(dataset: str) -> Shots:
     """The sets printed in FedReLa, whatever the imbalance."""
     if dataset not in PAPER_SHOTS:
-        raise ConfigError(f"no printed shots for data set {dataset!r}; {legal_words(dataset, PAPER_SHOTS)}")
+        raise ConfigError(
+            f"no printed shots for data set {short(dataset)}; {legal_words(dataset, PAPER_SHOTS)}"
+        )
     return PAPER_SHOTS[dataset]
 
 
@@ -69,7 +71,7 @@ def group_recall(recalls: Sequence[Score], ids: Iterable[int]) -> Score:
 
 def _check_rule(counts: list[int], head: float, medium: float) -> None:
     if min(counts, default=0) < 0 or sum(counts) <= 0:
-        raise ConfigError(f"training counts {counts} are not legal; legal: none below 0, one above")
+        raise ConfigError(f"training counts {short(counts)} are not legal; legal: none below 0, one above")
     if not 0 < head <= medium <= 1:
         raise ConfigError(
             f"shots: head = {head}, medium = {medium} is not legal; legal: 0 < head <= medium <= 1"

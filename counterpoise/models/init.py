@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
-from counterpoise.errors import ConfigError
+from counterpoise.errors import ConfigError, short
 from counterpoise.models.norms import BatchNorm
 from counterpoise.models.recurrent import LSTM
 
@@ -42,7 +42,7 @@ def _bound(path: str, layer: nn.Module) -> float:
     if isinstance(layer, _WEIGHTED):
         return 1 / math.sqrt(layer.weight[0].numel())
     legal = ", ".join(kind.__name__ for kind in (*_WEIGHTED, LSTM, *_NORMS))
-    raise ConfigError(f"initialise: no rule for {type(layer).__name__} at {path!r}; legal: {legal}")
+    raise ConfigError(f"initialise: no rule for {type(layer).__name__} at {short(path)}; legal: {legal}")
 
 
 def _reset_norm(layer: nn.Module) -> None:

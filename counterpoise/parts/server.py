@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 
 from counterpoise.core.method import part
 from counterpoise.core.part import Census, Chart, Exchange, Part
-from counterpoise.core.registry import Positive, ProperFraction
+from counterpoise.core.registry import Interval, Positive, ProperFraction
 from counterpoise.core.tree import Params, Tree, add, multiply, norm, tmap, zeros
+
+Adaptivity = Annotated[float, Interval(0, 1e15, open_low=True)]  # whose square a float32 still holds
 
 
 @part("server_step", off={"lr": 1.0})
@@ -43,7 +45,7 @@ def server_adaptive(
     lr: Positive = 0.1,
     beta1: ProperFraction = 0.9,
     beta2: ProperFraction = 0.99,
-    tau: Positive = 1e-3,
+    tau: Adaptivity = 1e-3,
 ) -> Part:
     """``x <- x + lr m / (sqrt v + tau)`` with ``m <- beta1 m + (1 - beta1) delta`` and v from tau^2 by the rule.
 

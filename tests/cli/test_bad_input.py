@@ -25,7 +25,10 @@ USAGE = {
         ["ls", "foo"],
         "no kind 'foo'; legal: augmentations, data, imbalances, methods, models, partitions, parts, runs, schedules",
     ),
-    "unknown name": (["show", "fedproxx"], "nothing is called 'fedproxx'; did you mean 'fedprox'? legal: "),
+    "unknown name": (
+        ["show", "fedproxx"],
+        "nothing is called 'fedproxx'; did you mean 'fedprox'? `counterpoise ls` lists all",
+    ),
     "empty name": (["show", ""], "nothing is called ''"),
     "name that leads out": (["show", "../../etc/passwd"], "nothing is called '../../etc/passwd'"),
 }

@@ -59,7 +59,7 @@ def test_a_folder_that_cannot_be_read_is_left_out_of_a_report(
     (bad / "config.toml").write_text(config.replace('method = "fedavg"', 'method = "of_mine"'))
     reseal(bad)
     assert call("report", tmp_path).code == 0
-    assert "bad: no method or part 'of_mine'" in caplog.text
+    assert "bad: method: no method or part 'of_mine'" in caplog.text
     assert_refused(call("report", bad), 2, "no method or part 'of_mine'")
 
 

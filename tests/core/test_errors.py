@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
-from counterpoise.errors import SHOWN_WORDS, legal_words, listed
+from counterpoise.errors import (
+    SHOWN_CHARACTERS,
+    SHOWN_OF_A_LINE,
+    SHOWN_OF_A_PATH,
+    SHOWN_WORDS,
+    is_out_of_memory,
+    legal_words,
+    listed,
+    one_line,
+    printable,
+    short,
+)
 
 
 @pytest.mark.parametrize(
@@ -35,3 +48,78 @@ def test_of_many_words_the_first_are_listed_and_all_are_counted() -> None:
     assert listed(words[:SHOWN_WORDS]) == ", ".join(words[:SHOWN_WORDS])
     assert listed(words).endswith(f"{words[SHOWN_WORDS - 1]}, ... (3,000 in all)")
     assert "did you mean 'w2999'? " in legal_words("w2999x", words)
+
+
+def test_with_a_command_that_lists_them_only_few_words_are_listed() -> None:
+    few, many = [f"w{k}" for k in range(12)], [f"w{k}" for k in range(13)]
+    assert legal_words("x", few, "counterpoise ls models") == f"legal: {', '.join(sorted(few))}"
+    assert legal_words("w1x", many, "counterpoise ls models").endswith("? `counterpoise ls models` lists all")
+
+
+def test_values_are_quoted_and_long_ones_lose_their_middle() -> None:
+    assert short("x") == "'x'"
+    assert short([1, "a"]) == "[1, 'a']"
+    assert short("a" * 300_000) == "'" + "a" * 37 + " ... " + "a" * 36 + "'"
+    assert len(short({"k": "v" * 300_000})) == SHOWN_CHARACTERS
+
+
+def test_paths_are_shown_as_they_are_with_more_of_them() -> None:
+    assert short(Path("/a b/c.toml")) == "/a b/c.toml"
+    long = short(Path("/first" + "/x" * 2000 + "/last.toml"))
+    assert len(long) == SHOWN_OF_A_PATH
+    assert long.startswith("/first/x")
+    assert long.endswith("/x/last.toml")
+
+
+class Silent:
+    def __repr__(self) -> str:
+        raise RuntimeError("no")
+
+
+@pytest.mark.parametrize("value", [10**5000, Silent()], ids=["digits", "object"])
+def test_values_that_cannot_be_written_are_told_by_their_type(value: object) -> None:
+    assert short(value) == f"a value of type {type(value).__name__}"
+
+
+def test_long_words_are_listed_within_bounds() -> None:
+    assert len(listed(["x" * 1000] * 1000)) < 1000
+    assert legal_words("y" * 300_000, ["x" * 1000]) == f"legal: {listed(['x' * 1000])}"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\x1b[31mred", "\\u001b[31mred"),
+        ("a\rb\x00\x7f\x9b", "a\\u000db\\u0000\\u007f\\u009b"),
+        ("\u202egnp", "\\u202egnp"),
+        ("\u2066x\u2069", "\\u2066x\\u2069"),
+        ("\udcff", "\\xff"),
+        ("\ud800", "\\ud800"),
+        ("tab\tline\n é ✓ שלום", "tab\tline\n é ✓ שלום"),
+    ],
+)
+def test_what_a_terminal_would_obey_is_shown_instead(text: str, shown: str) -> None:
+    assert printable(text) == shown
+    assert printable(shown) == shown
+
+
+def test_a_message_is_one_line_of_bounded_length() -> None:
+    assert one_line("a\nb\x1b") == "a b\\u001b"
+    assert len(one_line("x" * 300_000)) == SHOWN_OF_A_LINE
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        OSError(errno.ENOMEM, "Cannot allocate memory"),
+        RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory: 99 bytes"),
+        RuntimeError("can't start new thread"),
+        RuntimeError("std::bad_alloc"),
+        ImportError("libtorch_cpu.so: failed to map segment from shared object"),
+    ],
+    ids=str,
+)
+def test_a_lack_of_memory_is_known_in_all_its_forms(error: Exception) -> None:
+    assert is_out_of_memory(error)
+    assert not is_out_of_memory(RuntimeError("shape mismatch"))

@@ -205,3 +205,17 @@ def test_a_number_is_taken_exactly_where_it_lies_inside(value: float) -> None:
         else:
             with pytest.raises(ConfigError, match=f"{name} = "):
                 registry.build("it", {name: value})
+
+
+def test_numbers_of_a_registry_may_be_bounded_in_size() -> None:
+    registry: Registry[float] = Registry("number", largest=1e38)
+
+    @registry.register("it")
+    def it(y: Positive = 1.0, z: tuple[float, ...] = (), word: str | float = "") -> float:
+        """It."""
+        return y
+
+    assert registry.build("it", {"y": 1e38, "z": [-1e38], "word": "x"}) == 1e38
+    for arguments in ({"y": 1e39}, {"z": [0.0, -1e39]}, {"word": 1e39}):
+        with pytest.raises(ConfigError, match=r"is not legal; legal: .*, at most 1e\+38 in size"):
+            registry.build("it", arguments)

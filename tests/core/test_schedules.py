@@ -65,3 +65,19 @@ def test_rates_never_rise_and_are_never_negative(rounds: int, name: str) -> None
     assert rates[0] == 0.8
     assert all(later <= earlier for earlier, later in pairwise(rates))
     assert min(rates) >= 0
+
+
+@pytest.mark.parametrize("wrong", [{"lr": 1e300}, {"weight_decay": 1e39}, {"clip": 1e39}], ids=str)
+def test_a_setting_that_no_step_can_hold_is_told_where_it_is_made(wrong: dict[str, float]) -> None:
+    with pytest.raises(ConfigError, match=r"is not legal; .*, at most 3\.403e\+38 in size"):
+        Local(**wrong)
+
+
+@pytest.mark.parametrize("by", [1e38, 3e38])
+def test_a_rate_beyond_all_bounds_is_told_with_its_round(by: float) -> None:
+    local = Local(lr=1.0, schedule={"steps": {"at": [1, *range(2, 12)], "by": by}})
+    assert local.rate(1, 20) == by
+    with pytest.raises(
+        ConfigError, match=r"local.schedule gives the rate .* in round 11 of 20; legal: at most"
+    ):
+        local.rate(11, 20)

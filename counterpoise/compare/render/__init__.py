@@ -27,7 +27,8 @@ def write_tables(comparison: Comparison, folder: Path) -> list[Path]:
     """Every form of the table, and the diagram of ranks where there is a ranking; returns what was written."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, render in WRITERS.items():
-        write_atomically(folder / name, render(comparison).encode())
+        # Names of files may hold bytes that are no text.
+        write_atomically(folder / name, render(comparison).encode(errors="backslashreplace"))
     pictures = [folder / name for name in PICTURES]
     for path in pictures:
         path.unlink(missing_ok=True)  # a ranking of earlier runs

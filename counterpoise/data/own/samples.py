@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from counterpoise.data import check
 from counterpoise.data.dataset import Dataset, Samples
 from counterpoise.data.own.assemble import (
     PIXEL_DIMENSIONS,
@@ -115,6 +116,7 @@ def join(
     check_alike(source, train.x, test.x)
     labels = _renumber(source, train.y, test.y) if classes is None else Renumbered(classes, train.y, test.y)
     check_class_count(source, len(labels.classes))
+    check.class_names(str(source), labels.classes)
     coverage = check_coverage(source, labels.classes, labels.train, labels.test)
     turned = ("channels moved from last to first",) if _channels_last(train.x) else ()
     natural = Clients() if clients is None else natural_clients(*clients)
@@ -138,9 +140,10 @@ def class_names(source: Path | str, classes: Sequence[str] | AnyArray | None) ->
         return None
     with blamed_on(source, "classes cannot be read"):
         words = np.asarray(classes).astype(np.str_)
-    if words.ndim != 1 or len(set(words.tolist())) < len(words):
-        raise fault(source, f"classes are {brief(words.tolist())}; legal: a list of different names")
-    return tuple(words.tolist())
+        names = words.tolist()  # here, since an array can hold numbers that are no characters
+    if words.ndim != 1 or len(set(names)) < len(words):
+        raise fault(source, f"classes are {brief(names)}; legal: a list of different names")
+    return tuple(names)
 
 
 def _renumber(source: Path | str, train: Rows, test: Rows) -> Renumbered:

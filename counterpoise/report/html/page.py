@@ -31,7 +31,8 @@ SCRIPTS = ("base", "chart", "curves", "classes", "matrix", "tree", "diagnostics"
 def write_report(study: Study, path: Path) -> Path:
     """Write the page about a study; the same runs give the same file, whose folder is made."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, render(study).encode())
+    # Names of files may hold bytes that are no text.
+    write_atomically(path, render(study).encode(errors="backslashreplace"))
     return path
 
 

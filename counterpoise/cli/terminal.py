@@ -1,0 +1,67 @@
+"""All that the command line prints. What a name in data or in a config tells a terminal to do is shown, and not done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from typing import TYPE_CHECKING, Any, TextIO, cast
+
+from counterpoise.errors import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+class Plain:
+    """A stream that takes plain text alone, from whoever prints."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        encoding = self._stream.encoding or "utf-8"
+        self._stream.write(printable(text).encode(encoding, "backslashreplace").decode(encoding))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        self.write("".join(lines))
+
+    @property
+    def rich_proxied_file(self) -> TextIO:
+        """The stream behind, by the name that Rich asks for: it writes escapes of its own, and `screen` cleans the rest."""
+        return self._stream
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "buffer":  # click would write past this
+            raise AttributeError(name)
+        return getattr(self._stream, name)
+
+
+@contextmanager
+def plain_output() -> Iterator[None]:
+    """Whatever is printed meanwhile is plain text."""
+    import sys
+
+    out, err = (stream and cast("TextIO", Plain(stream)) for stream in (sys.stdout, sys.stderr))
+    with redirect_stdout(out), redirect_stderr(err):
+        yield
+
+
+def screen(**options: Any) -> Console:
+    """Rich's console, which writes no escape but its own."""
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.segment import Segment
+    from rich.text import Text
+
+    class Screen(Console):
+        def render_str(self, text: str, **how: Any) -> Text:
+            return super().render_str(printable(text), **how)
+
+        def render(
+            self, renderable: RenderableType, options: ConsoleOptions | None = None
+        ) -> Iterator[Segment]:
+            for segment in super().render(renderable, options):
+                own = segment.control is not None
+                yield segment if own else Segment(printable(segment.text), segment.style)
+
+    return Screen(**options)
