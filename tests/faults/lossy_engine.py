@@ -30,10 +30,12 @@ def share_of(rate: float, seed: int) -> Lost:
     return lost
 
 
-def each_with_chance(rate: float, seed: int) -> Lost:
-    """Each client by itself, so that a round may be left without any."""
+def each_with_chance(rate: float, seed: int, until: int) -> Lost:
+    """Each client by itself, so that a round may be left without any; from round `until` on all are heard."""
 
     def lost(round: int, asked: Sequence[int]) -> list[int]:
+        if round >= until:
+            return []
         luck = torch.rand(len(asked), generator=generator(seed, "lost", round)).tolist()
         return [client for client, drawn in zip(asked, luck, strict=True) if drawn < rate]
 
