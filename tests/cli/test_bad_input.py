@@ -124,7 +124,8 @@ VALUES = {
     "partition.alfa=1": "no argument 'alfa'; did you mean 'alpha'?",
     "partition.clients=0": "clients = 0 is not legal",
     "partition.clients=100000": "100000 clients",
-    "partition.clients=1000000000": "1000000000 clients",
+    "partition.clients=1000000000": "partition.clients = 1000000000 is not legal",
+    "model.hidden=[1000000000000]": "model mlp: in training it needs 1,024,000.0 GB of memory",
     "data.name=digit": "no data set 'digit'; did you mean 'digits'?",
     "data.name=../../etc/passwd": "no data set '../../etc/passwd'",
     "data.nmae=digits": "no argument 'nmae'",
@@ -233,7 +234,8 @@ def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
 
 
 def test_out_of_memory_is_said_in_one_line(tmp_path: Path) -> None:
-    assert_refused(call("validate", write_tiny(tmp_path), "model.hidden=[1000000000000]"), 4, "out of memory")
+    wide = "data.augment=[{crop={padding=1000000}}]"
+    assert_refused(call("run", write_tiny(tmp_path), wide, "--out", tmp_path / "run"), 4, "out of memory")
 
 
 # Random configs and command lines

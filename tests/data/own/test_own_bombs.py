@@ -50,6 +50,7 @@ def look(path):
     else:
         open_data(path, label="label")
 
+DATASETS.build("digits")(None)  # what configs without data train on; scikit-learn is imported for it
 capacity.MEMINFO = pathlib.Path(sys.argv[1])
 before = kib("VmRSS")
 for path in map(pathlib.Path, sys.argv[2:]):
@@ -259,7 +260,6 @@ BOMBS = {
         config("[partition]\nclients = 100000000\nminimum = 0"),
         "partition.clients = 100000000 is not legal: input should be less than or equal to 10000000",
         2,
-        10,  # scikit-learn is imported for the digits
     ),
     "config: 10^6 clients": Bomb(
         "many.toml",
