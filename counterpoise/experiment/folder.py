@@ -105,7 +105,8 @@ class RunFolder:
         write_atomically(path, (json.dumps(content, indent=2) + "\n").encode())
 
     def append(self, path: Path, row: Mapping[str, Any]) -> None:
-        self._logs[path].append(json.dumps(row).encode() + b"\n")
+        """Add a row to one of the two logs, or to a log of somebody else's, which no checkpoint knows."""
+        self._logs.get(path, Log(path)).append(json.dumps(row).encode() + b"\n")
 
     def mark_logs(self) -> dict[str, Mark]:
         """What the logs are so far, made durable: a checkpoint must not outlive the rows it counts."""

@@ -116,6 +116,38 @@ def test_a_log_shorter_than_the_checkpoint_is_seen(tmp_path: Path, log: str) -> 
         folder.check_logs(marks)
 
 
+def test_a_log_of_somebody_elses_is_no_part_of_what_a_checkpoint_knows(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    folder.append(tmp_path / "traffic.jsonl", {"round": 0})
+    assert read_rows(tmp_path / "traffic.jsonl") == [{"round": 0}]
+    assert folder.mark_logs().keys() == {"metrics.jsonl", "timing.jsonl"}
+
+
+@pytest.mark.parametrize("log", ["metrics.jsonl", "timing.jsonl"])
+def test_a_log_with_another_digit_than_at_the_checkpoint_is_seen(tmp_path: Path, log: str) -> None:
+    folder = RunFolder(tmp_path)
+    for path in (folder.metrics, folder.timing):
+        folder.append(path, {"round": 0})
+    marks = folder.mark_logs()
+    folder.append(tmp_path / log, {"round": 1})
+    folder.check_logs(marks)
+    (tmp_path / log).write_text('{"round": 3}\n{"round": 1}\n')
+    with pytest.raises(DataError, match=f"{log} is not what it was"):
+        folder.check_logs(marks)
+
+
+def test_a_log_goes_on_from_where_it_was_cut(tmp_path: Path) -> None:
+    folder, again = RunFolder(tmp_path), RunFolder(tmp_path)
+    for path in (folder.metrics, folder.timing):
+        folder.append(path, {"round": 0})
+    marks = folder.mark_logs()
+    folder.append(folder.metrics, {"round": 1})
+    again.cut_logs(marks)
+    again.append(again.metrics, {"round": 1})
+    assert again.mark_logs() == folder.mark_logs()
+    assert again.read_log(again.metrics) == folder.metrics.read_bytes()
+
+
 def test_numbers_go_up_and_labels_are_tame(tmp_path: Path) -> None:
     base = tmp_path / "runs"
     assert next_folder(base, "fedavg-digits") == base / "001-fedavg-digits"
