@@ -106,6 +106,8 @@ def _run_command() -> NoReturn:
             raise
         if is_out_of_memory(error):
             _fail(f"{OUT_OF_MEMORY}; give the command again", 4)
+        if "embedded null" in str(error):
+            _fail("a name of a file or folder holds the character NUL; legal: names without it", 2)
         kind = type(error).__name__
         _fail(
             f"{kind}: {error}. This should not happen: COUNTERPOISE_TRACEBACK=1 shows where; please report it",

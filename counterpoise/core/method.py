@@ -142,5 +142,5 @@ def find_entry(name: str) -> Entry[Method] | Entry[Part]:
 
 
 def _build_piece(name: str, arguments: Mapping[str, Any]) -> Method | Part:
-    built = find_entry(name).build(arguments)
+    built = find_entry(name).build(arguments, owner=f"method: {name}")
     return replace(built, name=name) if isinstance(built, Method) else built

@@ -66,7 +66,10 @@ class Experiment(Table):
         return binding(self.tables())
 
     def build_method(self) -> Method:
-        return build_method(self.method)
+        try:
+            return build_method(self.method)
+        except ConfigError as error:  # of parts that do not go together, which say nothing of a config
+            raise ConfigError(str(error) if str(error).startswith("method") else f"method: {error}") from None
 
     def build_local(self, has_batch_norm: bool) -> Local:
         settings = self.local.model_dump(exclude={"schedule", "batching"})

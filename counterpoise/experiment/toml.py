@@ -46,14 +46,16 @@ def parse_toml(text: str, source: str) -> dict[str, Any]:
     return tables
 
 
-def _check_bounds(value: Any, source: str, depth: int = 0) -> None:
+def _check_bounds(value: Any, source: str, place: tuple[str, ...] = ()) -> None:
     """Refuse what TOML does not promise to carry: numbers beyond 64 bits, and tables without end."""
-    if depth > MAX_DEPTH:
-        raise ConfigError(f"{source}: tables or lists more than {MAX_DEPTH} deep are not legal")
+    key = shorten(".".join(place[:3]), SHOWN_CHARACTERS)
+    if len(place) > MAX_DEPTH:
+        raise ConfigError(f"{source}: {key}: tables or lists more than {MAX_DEPTH} deep are not legal")
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
-        raise ConfigError(f"{source}: a whole number beyond 64 bits is not legal")
-    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        _check_bounds(item, source, depth + 1)
+        raise ConfigError(f"{source}: {key}: a whole number beyond 64 bits is not legal")
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, item in items:
+        _check_bounds(item, source, (*place, str(name)))
 
 
 def override(tables: dict[str, Any], assignment: str) -> dict[str, Any]:

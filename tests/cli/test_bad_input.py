@@ -7,9 +7,8 @@ import time
 from pathlib import Path
 
 import pytest
+from fuzzed import random_assignment
 from runs import assert_refused, call, finish, spawn, write_tiny
-
-from counterpoise.experiment.config import Experiment
 
 USAGE = {
     "unknown command": (["rnu"], "No such command 'rnu'. Did you mean 'run'? See `counterpoise --help`."),
@@ -239,46 +238,6 @@ def test_out_of_memory_is_said_in_one_line(tmp_path: Path) -> None:
 
 
 # Random configs and command lines
-
-KEYS = [
-    *Experiment.model_fields,
-    *(
-        f"{table}.{key}"
-        for table, field in Experiment.model_fields.items()
-        for key in getattr(field.annotation, "model_fields", ())
-    ),
-    "data.path", "partition.alpha", "partition.minimum", "model.hidden", "model.norm", "model.width", "method.fedprox.mu",
-    "local", "nonsense", "data.nonsense", "method.x", "__class__", "a.b.c", "", ".", "local.lr.x",
-]  # fmt: skip
-WORDS = [
-    "0", "1", "2", "-1", "0.5", "-0.0", "1e-300", "1e300", "inf", "-inf", "nan", "true", "false", "''", '""', "[]", "{}",
-    "[1]", "[[1]]", "['a']", "{a=1}", "{a={}}", "1979-05-27", "12:00:00", "9223372036854775807", "9223372036854775808",
-    "0xff", "1_0", "fedavg", "scaffold", "focal", "auto", "loop", "stacked", "none", "None", "null", "dirichlet", "iid",
-    "natural", "digits", "mlp", "x", "../x", "a b", "[", "{", "'", "=", "\n", "\t", "\0", "é", "\u202e", "\ud800", "%s",
-    '["fedavg", {focal={gamma=2.0}}]', '["fedavg", "ldam"]', '[{fedprox={mu=0.1}}, "fedavg"]', "{fedprox={mu=0.1}}",
-    "[" * 300 + "]" * 300, "{a=" * 100 + "1" + "}" * 100, "x" * 3000, "9" * 5000, "",
-]  # fmt: skip
-# Legal, but slow or large: not what is looked for here.
-LARGE = {"9223372036854775807", "0xff", "1_0"}
-COSTLY = (
-    "rounds",
-    "local.epochs",
-    "local.batch_size",
-    "engine.threads",
-    "engine.processes",
-    "model.hidden",
-    "model.width",
-)
-
-
-def random_assignment(draw: random.Random) -> str:
-    key, value = draw.choice(KEYS), draw.choice(WORDS)
-    if key.startswith(COSTLY) and value in LARGE:
-        value = "2"
-    if draw.random() < 0.1:
-        place = draw.randrange(len(value) + 1)
-        value = value[:place] + draw.choice("[]{}'\"=.,#\\ \n0") + value[place:]
-    return f"{key}={value}"
 
 
 def check_fuzzed(folder: Path, seed: int) -> int:
