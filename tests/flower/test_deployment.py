@@ -33,7 +33,7 @@ from counterpoise.experiment.config import make_experiment
 from counterpoise.experiment.folder import RunFolder, read_rows
 from counterpoise.experiment.toml import write_toml
 
-KILLS = int(os.environ.get("COUNTERPOISE_KILLS", "2"))  # in one run, each at another moment
+KILLS = int(os.environ.get("COUNTERPOISE_KILLS", "1"))  # in one run, each at another moment
 GONE = 75.0  # seconds in which a node that says nothing counts as gone
 SLOW: dict[str, Any] = {
     "local": {"batch_size": 1, "epochs": 20}
@@ -154,6 +154,7 @@ def test_a_client_that_is_gone_for_good_is_a_drop_out_until_it_is_back(tmp_path:
     assert summary["params_sha256"] == drop_out_sha(config, tmp_path / "alone", 1, absent)
 
 
+@pytest.mark.deploy
 def test_a_client_that_is_stopped_politely_leaves_its_round_at_once(tmp_path: Path) -> None:
     config, out = experiment("fedavg", 12, **SLOW), tmp_path / "out"
     with deployed(tmp_path / "net") as net:
@@ -195,6 +196,7 @@ def _end_a_client(out: Path) -> None:
                 os.kill(int(place.name), 9)
 
 
+@pytest.mark.deploy
 def test_a_command_that_is_killed_leaves_no_process_behind(tmp_path: Path) -> None:
     file = tmp_path / "experiment.toml"
     file.write_text(write_toml(experiment("fedavg", 500).tables()))
@@ -206,6 +208,7 @@ def test_a_command_that_is_killed_leaves_no_process_behind(tmp_path: Path) -> No
     wait_until(lambda: leftovers(tmp_path) == [], 60)
 
 
+@pytest.mark.deploy
 def test_up_goes_on_at_once_after_a_kill(tmp_path: Path) -> None:
     file, out = tmp_path / "experiment.toml", tmp_path / "out"
     config = experiment("scaffold", 30)

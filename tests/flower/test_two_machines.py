@@ -32,6 +32,7 @@ def at_work(*words: str | Path) -> Iterator[subprocess.Popen[bytes]]:
         command.wait(END)
 
 
+@pytest.mark.deploy
 def test_clients_with_files_of_different_kinds_take_part_in_run_after_run(tmp_path: Path) -> None:
     """Client a has an npz file, client b a pack; what the server keeps shows nothing of either."""
     flower = {"clients": list(ROWS), "wait": 600.0}
