@@ -66,7 +66,7 @@ def read_progress(path: Path) -> Progress:
     try:
         result = read_result(path)
         _ = result.method
-    except (CounterpoiseError, OSError) as error:
+    except CounterpoiseError as error:
         return Progress(path, "unreadable", last_change(path), trouble=str(error))
     failure = None if result.has_result else result.given_up or result.failure
     return Progress(path, _state(result), last_change(path), result, failure)

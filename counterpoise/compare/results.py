@@ -124,20 +124,25 @@ def read_result(path: Path) -> RunResult:
 
     A finished run is what its summary was made of, or it is refused; of others every row has the form of one.
     """
-    folder = RunFolder(path)
+    try:
+        return _read(RunFolder(path))
+    except OSError as error:
+        raise DataError(f"{error.filename or path}: {error.strerror or error}") from None
+
+
+def _read(folder: RunFolder) -> RunResult:
     # First, since a run that ends meanwhile would else have rows that its summary knows nothing of.
     summary = read_sealed(folder.summary)
     tables, record = read_toml(folder.config), read_sealed(folder.record) or {}
     logs = {log: log.read_bytes() if log.exists() else b"" for log in (folder.metrics, folder.timing)}
     if summary is not None:
-        check_files(path, summary, _digests(folder, tables, record, logs))
+        check_files(folder.path, summary, _digests(folder, tables, record, logs))
     rounds, times = (parse_rows(content, log) for log, content in logs.items())
     check_rounds(rounds, folder.metrics)
     check_times(times, folder.timing)
     config = make_experiment(tables, str(folder.config)).tables()
-    return RunResult(
-        path, config, record, rounds, [float(row["seconds"]) for row in times], summary, _failure(path)
-    )
+    seconds = [float(row["seconds"]) for row in times]
+    return RunResult(folder.path, config, record, rounds, seconds, summary, _failure(folder.path))
 
 
 def _digests(

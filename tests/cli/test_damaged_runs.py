@@ -233,6 +233,14 @@ def test_a_damaged_run_is_named_and_the_others_are_shown(
         check_damage(runs, whole, number, [check], stopped)
 
 
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_that_cannot_be_opened_hides_no_other_run(runs: Path, name: str) -> None:
+    (runs / "c" / name).unlink()
+    (runs / "c" / name).mkdir()
+    for check in READERS:
+        assert "should not happen" not in check(runs, False).err
+
+
 @pytest.mark.faults
 @pytest.mark.parametrize("part", range(8))
 def test_two_thousand_damaged_runs_are_named_and_the_others_are_shown(
