@@ -96,6 +96,11 @@ class Outcome(NamedTuple):
     def skipped(self) -> bool:
         return self.loss is None
 
+    @property
+    def unanswered(self) -> bool:
+        """Whether nobody replied: an outage, which passes."""
+        return self.skipped and not self.rejected
+
     def with_traffic(self, more: Traffic) -> Outcome:
         return self._replace(bytes_down=self.bytes_down + more.down, bytes_up=self.bytes_up + more.up)
 

@@ -13,7 +13,7 @@ from torch import nn
 from counterpoise.build import Connect
 from counterpoise.data.federation import Federation
 from counterpoise.engines.choose import build_engine
-from counterpoise.errors import ConfigError
+from counterpoise.errors import ConfigError, RunError
 from counterpoise.experiment.assemble import assemble, load_federation
 from counterpoise.experiment.config import Experiment, load_experiment, with_patience
 from counterpoise.experiment.folder import RunFolder
@@ -90,6 +90,9 @@ def _go_on(run: Run, state: ServerState, seconds: float, watch: Watch | None) ->
         while state.round < run.experiment.rounds:
             began = time.perf_counter()
             state, outcome = run.simulation.advance(state)
+            if outcome.unanswered and state.round == run.experiment.rounds:
+                # Not written down, so that the run can still get a result.
+                raise RunError(f"nobody answered in the last round, of {outcome.asked} clients asked")
             row = outcome.row() | (run.simulation.evaluate(state) if is_scored(run, state) else {})
             spent = time.perf_counter() - began
             seconds += spent

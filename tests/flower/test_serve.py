@@ -97,6 +97,23 @@ def test_rounds_without_replies_stop_the_run_in_the_end(tmp_path: Path) -> None:
     assert [row["skipped"] for row in read_rows(RunFolder(tmp_path / "out").metrics)] == [False] + [True] * 5
 
 
+def test_a_last_round_that_nobody_answers_is_asked_again_when_the_run_goes_on(tmp_path: Path) -> None:
+    config, net = experiment("scaffold", 3, 2), numbered(tmp_path, 2)
+    whole = numbered(tmp_path / "whole", 2).run(config, tmp_path / "whole" / "out")
+
+    def lose_the_last(ask: Message) -> None:
+        if ask.metadata.group_id == "1":  # what is set now holds from the next round on
+            net.grid.alter = lambda replies: []
+
+    net.before = lose_the_last
+    with pytest.raises(
+        RunError, match="nobody answered in the last round, of 2 clients asked; continue with"
+    ):
+        net.run(config, tmp_path / "out")
+    net.before = lambda ask: None
+    assert net.run(None, tmp_path / "out")["state_sha256"] == whole["state_sha256"]
+
+
 def test_where_scores_go_is_not_in_what_clients_are_sent(tmp_path: Path) -> None:
     config = experiment("fedavg", 2, track={"uri": f"https://user:{SECRET}@example.org"})
     ready = prepare(config, tmp_path / "out", named_nodes=True)

@@ -27,6 +27,7 @@ from counterpoise.experiment.assemble import load_federation
 from counterpoise.experiment.atomic import write_atomically
 from counterpoise.experiment.config import Experiment, load_experiment, make_experiment
 from counterpoise.experiment.folder import RunFolder
+from counterpoise.experiment.patience import GivenUpError
 from counterpoise.experiment.runner import Watch
 from counterpoise.experiment.toml import write_toml
 
@@ -149,6 +150,8 @@ def _resumable(ready: Prepared) -> Iterator[None]:
     """A run that stopped says how to go on."""
     try:
         yield
+    except GivenUpError:  # going on would end so again
+        raise
     except RunError as error:
         words, way_on = str(error), RunFolder(ready.out).way_on()
         raise RunError(words if way_on in words else f"{words}; {way_on}") from None
