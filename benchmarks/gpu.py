@@ -1,6 +1,7 @@
 """Milliseconds for one local step of ten clients on a GPU: a plain loop against the stacked engine.
 
     python benchmarks/gpu.py [--models mlp,convnet,resnet18] [--methods fedavg,scaffold,fedcm] [--ways captured,compiled]
+    python benchmarks/gpu.py --skew [--models convnet,resnet18]     # unequal clients against equal ones, as many steps in all
 
 Every entry trains the same ten clients (batch 50, 20 steps) on data that lies on the device; medians over repeats.
 The plain loop may use TF32, as torch's convolutions do by default.
@@ -28,6 +29,7 @@ from counterpoise.models.model import MODELS
 from counterpoise.together import join
 
 CLIENTS, BATCH, STEPS, REPEATS = 10, 50, 20, 5
+SKEWED, EVEN = (60, 40, 25, 15, 10, 8, 5, 4, 2, 1), (17,) * 10  # steps of ten clients, 170 in all
 MODELS_BY_NAME: dict[str, tuple[tuple[int, ...], dict[str, object]]] = {
     "mlp": ((784,), {}),
     "convnet": ((3, 32, 32), {}),
@@ -35,11 +37,12 @@ MODELS_BY_NAME: dict[str, tuple[tuple[int, ...], dict[str, object]]] = {
 }
 
 
-def federation(shape: tuple[int, ...]) -> Federation:
+def federation(shape: tuple[int, ...], steps: Sequence[int] = (STEPS,) * CLIENTS) -> Federation:
+    """Clients of so many steps."""
     stream = torch.Generator().manual_seed(0)
-    count = CLIENTS * BATCH * STEPS
+    count = BATCH * sum(steps)
     x, y = torch.randn(count, *shape, generator=stream), torch.randint(0, 10, (count,), generator=stream)
-    rows = tuple(torch.arange(count).view(CLIENTS, -1))
+    rows = torch.arange(count).split([BATCH * own for own in steps])
     return Federation(Samples(x, y), Samples(x[:10], y[:10]), tuple("0123456789"), no_scaling(), rows).to(
         "cuda"
     )
@@ -100,6 +103,30 @@ def milliseconds(run: Callable[[], None]) -> float:
     return statistics.median(times[1:])
 
 
+def compare_skew(name: str, way: str, precision: Precision) -> None:
+    """A round of equal clients, and one of unequal clients with as many steps in all, in turns."""
+    shape, arguments = MODELS_BY_NAME[name]
+    module = MODELS.build(name, arguments)(shape, 10).cuda()
+    runs = {
+        kind: stacked(federation(shape, steps), module, "fedavg", way == "compiled", precision)
+        for kind, steps in (("equal", EVEN), ("unequal", SKEWED))
+    }
+    for run in runs.values():
+        run()
+    spent: dict[str, list[float]] = {kind: [] for kind in runs}
+    for _ in range(REPEATS):
+        for kind, run in runs.items():
+            torch.cuda.synchronize()
+            began = time.perf_counter()
+            run()
+            torch.cuda.synchronize()
+            spent[kind].append(1000 * (time.perf_counter() - began))
+    even, skewed = (statistics.median(times) for times in spent.values())
+    print(
+        f"  {name:<9} {way} {precision}: equal {even:.1f} ms a round, unequal {skewed:.1f} ms, {skewed / even:.2f}"
+    )
+
+
 def main() -> None:
     options = argparse.ArgumentParser()
     options.add_argument("--models", default=",".join(MODELS_BY_NAME))
@@ -108,8 +135,16 @@ def main() -> None:
     options.add_argument("--precisions", default="tf32,bf16")
     options.add_argument("--seeds", type=int, default=10, help="runs in one program, for the second table")
     options.add_argument("--stem", default="cifar", help="of the ResNet-18 of the second table")
+    options.add_argument("--skew", action="store_true", help="unequal clients against equal ones")
     chosen = options.parse_args()
     print(torch.cuda.get_device_name(), torch.__version__)
+    if chosen.skew:
+        for name, way, precision in product(
+            *(given.split(",") for given in (chosen.models, chosen.ways, chosen.precisions))
+        ):
+            with arithmetic(precision):
+                compare_skew(name, way, precision)
+        return
     for name in chosen.models.split(","):
         with arithmetic("tf32"):
             compare(name, chosen.methods.split(","), chosen.ways.split(","), chosen.precisions.split(","))

@@ -1,9 +1,9 @@
-"""All local steps of a chunk on a GPU by one captured step, replayed: no launch costs, no word from the host."""
+"""All local steps of a chunk on a GPU by one captured step, replayed: no kernel launches from Python."""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeAlias
 
@@ -13,6 +13,7 @@ from torch import Tensor
 from counterpoise.client import Progress
 from counterpoise.core.part import Batch, Stats
 from counterpoise.core.tree import Tree, leaves, tmap
+from counterpoise.engines.lanes import Schedule, run_lanes
 
 StackedStep: TypeAlias = Callable[[Progress, Batch, Stats], Progress]
 BatchAt: TypeAlias = Callable[[Tree, Tensor], Batch]  # visits, index [1] -> the batches of that step
@@ -23,8 +24,8 @@ WARM_UP = 3  # runs before capture, in which libraries choose their kernels and 
 class CapturedSteps:
     """A step captured for one shape of its inputs. What it reads and writes has fixed places, filled before each run."""
 
-    def __init__(self, step: StackedStep, batch_at: BatchAt, inputs: Tree, even: bool) -> None:
-        self._step, self._batch_at, self._even = step, batch_at, even
+    def __init__(self, step: StackedStep, batch_at: BatchAt, inputs: Tree) -> None:
+        self._step, self._batch_at = step, batch_at
         self._inputs = tmap(lambda leaf: leaf.contiguous().clone(), inputs)
         self._index = torch.zeros(1, dtype=torch.int64, device=next(leaves(inputs)).device)
         self._graph = torch.cuda.CUDAGraph()
@@ -39,26 +40,18 @@ class CapturedSteps:
         with _no_collection(), torch.cuda.graph(self._graph):
             self._advance()
 
-    def run(self, inputs: Tree, steps: int) -> Progress:
-        """The clients after so many steps from these inputs."""
-        tmap(lambda place, value: place.copy_(value), self._inputs, inputs)
+    def run(self, clients: Tree, visits: Tree, plan: Schedule) -> Progress:
+        """All clients after their steps, in the lanes of a plan."""
+        tmap(lambda place, value: place.copy_(value), self._inputs["visits"], visits)
         self._index.zero_()
-        for _ in range(steps):
-            self._graph.replay()
-        return Progress(**tmap(torch.clone, self._inputs["progress"]))
+        places = {name: self._inputs[name] for name in ("progress", "stats")}
+        return Progress(**run_lanes(places, clients, plan, self._graph.replay))
 
     def _advance(self) -> None:
         before, stats = Progress(**self._inputs["progress"]), Stats(**self._inputs["stats"])
         after = self._step(before, self._batch_at(self._inputs["visits"], self._index), stats)
-        tmap(self._keep, self._inputs["progress"], after._asdict())
+        tmap(lambda place, value: place.copy_(value), self._inputs["progress"], after._asdict())
         self._index += 1
-
-    def _keep(self, place: Tensor, value: Tensor) -> Tensor:
-        """Write a result back; a client that has done all its steps stays as it is."""
-        if self._even:
-            return place.copy_(value)
-        active = self._inputs["stats"]["steps"] > self._index
-        return place.copy_(torch.where(active.view(-1, *[1] * (value.dim() - 1)), value, place))
 
 
 @contextmanager
@@ -74,10 +67,6 @@ def _no_collection() -> Iterator[None]:
             gc.enable()
 
 
-def shape_of(inputs: Tree, even: bool) -> tuple[object, ...]:
+def shape_of(inputs: Tree) -> tuple[object, ...]:
     """What decides whether a captured step fits."""
-    return (even, *((tuple(leaf.shape), leaf.dtype) for leaf in leaves(inputs)))
-
-
-def is_even(steps: Sequence[int]) -> bool:
-    return len(set(steps)) == 1
+    return tuple((tuple(leaf.shape), leaf.dtype) for leaf in leaves(inputs))

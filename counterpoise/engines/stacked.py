@@ -12,8 +12,9 @@ from torch import Tensor, vmap
 from counterpoise.client import Broadcast, Progress, Result, begin, end, step
 from counterpoise.core.part import Batch, Stats, Task
 from counterpoise.core.tree import Tree, concatenate, stack, take, tmap
-from counterpoise.engines.captured import CapturedSteps, StackedStep, is_even, shape_of
+from counterpoise.engines.captured import CapturedSteps, StackedStep, shape_of
 from counterpoise.engines.compiled import CompiledStep
+from counterpoise.engines.lanes import choose_width, schedule
 from counterpoise.engines.memories import Memory
 from counterpoise.engines.workplace import Opened, Workload, Workplace, visits_of
 
@@ -29,7 +30,7 @@ class StackedTrainer:
         self._step: StackedStep = (
             CompiledStep(vmap(partial(step, work.method, work.model.patched())), plain) if compile else plain
         )
-        self._captured: dict[tuple[object, ...], CapturedSteps] = {}
+        self._captured: dict[tuple[int, tuple[object, ...]], CapturedSteps] = {}  # by lanes and shapes
 
     def __call__(self, tasks: Sequence[Task], memories: Sequence[Memory], broadcast: Broadcast) -> Result:
         return self.train([Workload(self.work, tasks, memories, broadcast)])[0]
@@ -85,11 +86,9 @@ class StackedTrainer:
             own["params"], own["buffers"], own["shared"], memory, stats
         )
         steps = [task.plan.steps for task in opened]
-        on_gpu = self.work.device.type == "cuda"
-        # On a GPU the plans are filled up to few different lengths, so that a captured step fits the next round too.
-        length = 1 << (max(steps) - 1).bit_length() if on_gpu else max(steps)
-        visits = self.work.place(stack_plans(opened, length))
-        progress = (self._replay if on_gpu else self._walk)(progress, stats, visits, steps)
+        visits = self.work.place(stack_plans(opened, max(steps)))
+        advance = self._replay if self.work.device.type == "cuda" else self._walk
+        progress = advance(progress, stats, visits, steps)
         result: Result = vmap(partial(end, method), (axis, 0, 0, 0))(own["params"], progress, memory, stats)
         return result
 
@@ -105,15 +104,19 @@ class StackedTrainer:
         return Progress(**concatenate([progress._asdict(), *reversed(finished)]))
 
     def _replay(self, progress: Progress, stats: Stats, visits: Tree, steps: Sequence[int]) -> Progress:
-        """One captured step, replayed; clients that are done wait for the others."""
-        even = is_even(steps)
-        inputs = {"progress": progress._asdict(), "stats": stats._asdict(), "visits": visits}
-        shape = shape_of(inputs, even)
-        if shape not in self._captured:
+        """One captured step, replayed over lanes of clients: its cost follows the sum of the steps."""
+        plan = schedule(steps, choose_width(steps, sorted({width for width, _ in self._captured})))
+        clients = {"progress": progress._asdict(), "stats": stats._asdict()}
+        # Filled up to few different lengths, so that a captured step fits the next round too.
+        along = plan.visits(visits, 1 << (plan.length - 1).bit_length())
+        lanes = tmap(lambda leaf: leaf[: len(plan.lanes)], clients)
+        inputs = {**lanes, "visits": along}
+        key = len(plan.lanes), shape_of(inputs)
+        if key not in self._captured:
             if len(self._captured) == MOST_CAPTURED:
                 return self._walk(progress, stats, visits, steps)
-            self._captured[shape] = CapturedSteps(self._step, self._batch_at, inputs, even)
-        return self._captured[shape].run(inputs, max(steps))
+            self._captured[key] = CapturedSteps(self._step, self._batch_at, inputs)
+        return self._captured[key].run(clients, along, plan)
 
     def _batch_at(self, visits: Tree, index: Tensor) -> Batch:
         return batch_of_visits(self.work, tmap(lambda v: v.index_select(1, index).squeeze(1), visits))
