@@ -315,7 +315,7 @@ def test_no_other_user_reads_the_servers_or_a_clients_files(tmp_path: Path) -> N
     with deployed(tmp_path / "net") as net:
         net.start_server(config, out)
         wait_until(lambda: rounds_done(out) >= 2, 300)
-        private = [JobFolder(out).path, *(net.path / name for name in net.names), net.certs.nodes]
+        private = [out, JobFolder(out).path, *(net.path / name for name in net.names), net.certs.nodes]
         for folder in private:
             assert stat.S_IMODE(folder.stat().st_mode) == 0o700, folder
         for key in (net.certs.server_key, net.certs.authority_key, *net.certs.nodes.glob("*.key")):

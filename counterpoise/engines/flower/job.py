@@ -45,8 +45,10 @@ class JobFolder:
 
     def open(self, resume: bool = False) -> None:
         """Ready for an attempt; a new run keeps nothing of one that did not get to its start."""
+        # The run's folder too, where it is new: model and class counts are nobody else's business on this machine.
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         for folder in (self.path, self.logs):
-            folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(exist_ok=True)
             folder.chmod(0o700)
         for path in [self.status] if resume else [self.status, self.run, self.roster, self.traffic]:
             path.unlink(missing_ok=True)
