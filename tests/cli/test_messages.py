@@ -242,6 +242,15 @@ def strictly(*arguments: object) -> Finished:
     return Finished(int(end.value.code or 0), *texts)
 
 
+@pytest.mark.parametrize("name", ["p.jpg", "p.safetensors", "p", "p.exe"])
+def test_a_picture_that_cannot_be_drawn_is_refused_before_the_data_is_read(tmp_path: Path, name: str) -> None:
+    finished = call("data", "inspect", "digits", "--picture", tmp_path / name)
+    assert_refused(
+        finished, 2, f"--picture {tmp_path / name} is not legal; legal: a file name that ends in .png, .svg"
+    )
+    assert not [*tmp_path.iterdir()]
+
+
 # Memory that runs out
 
 
