@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import Any
@@ -64,9 +65,7 @@ def build_simulation(
         raise ConfigError("no client has any sample to train on")
     settings = read_settings(EngineSettings, engine, "engine", "name")
     local = read_settings(Local, local, "local")
-    local.rate(
-        rounds - 1, rounds
-    )  # a schedule that ends beyond all bounds is told here, not in the last round
+    _check_sizes(local, rounds, dtype)
     cohort = read_settings(Cohort, cohort, "cohort", "size")
     if (cohort.size or 0) > (clients := len(federation.clients)):
         raise ConfigError(
@@ -163,6 +162,22 @@ def _check_server_samples(method: Method, federation: Federation) -> None:
         raise ConfigError(
             f"{wanting} learns from samples of the server as it is set; legal with data.validation above 0"
         )
+
+
+def _check_sizes(local: Local, rounds: int, dtype: torch.dtype) -> None:
+    """What steps are multiplied by fits the type that they are made in; a schedule is told of here, not in its last round."""
+    last = local.rate(rounds - 1, rounds)
+    given = {
+        "lr": local.lr,
+        "weight_decay": local.weight_decay,
+        f"schedule: the rate of round {rounds - 1}": last,
+    }
+    most = torch.finfo(dtype).max if dtype.is_floating_point else math.inf
+    for key, value in given.items():
+        if not abs(value) <= most:
+            raise ConfigError(
+                f"local.{key} = {value:g} is not legal with {str(dtype).removeprefix('torch.')}; legal: at most {most:.4g} in size"
+            )
 
 
 def _check_precision(model: FunctionalModel, settings: EngineSettings, federation: Federation) -> None:

@@ -13,6 +13,8 @@ app = typer.Typer(
     help="Look at data, prepare it for another machine, or fetch a public set.", no_args_is_help=True
 )
 
+PICTURES = (".png", ".svg", ".pdf", ".eps", ".ps")
+
 Root = Annotated[
     Path | None, typer.Option(help="Folder of the data sets; else COUNTERPOISE_DATA, else the user's cache.")
 ]
@@ -35,8 +37,13 @@ def inspect(
     """Classes, counts, imbalance, skew of each client, missing classes, and how local and global imbalance disagree."""
     from counterpoise.cli.terminal import screen
     from counterpoise.data.inspect import look_at, report_lines
+    from counterpoise.errors import ConfigError, short
     from counterpoise.report.heatmap import draw_heatmap
 
+    if picture.suffix.lower() not in PICTURES:
+        raise ConfigError(
+            f"--picture {short(picture)} is not legal; legal: a file name that ends in {', '.join(PICTURES)}"
+        )
     federation = look_at(source, label, client, by_client, root)
     console = screen(highlight=False, soft_wrap=True)
     for line in report_lines(federation):
@@ -65,11 +72,11 @@ def pack(
     """
     from counterpoise.data.own import write_pack
     from counterpoise.data.prepare import pack_federation
-    from counterpoise.errors import ConfigError
+    from counterpoise.errors import ConfigError, short
     from counterpoise.experiment.assemble import load_federation
 
     if target.suffix != ".safetensors":
-        raise ConfigError(f"{target} is not legal; legal: a file name that ends in .safetensors")
+        raise ConfigError(f"{short(target)} is not legal; legal: a file name that ends in .safetensors")
     config = read_experiment(experiment, overrides or [])
     packed = pack_federation(load_federation(config))
     assert packed.assignment is not None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, TypeVar
 
@@ -26,12 +25,10 @@ def parameters_of(taker: Callable[..., Any]) -> dict[str, Parameter]:
     return {name: one for name, one in found if kinds[name].kind is not inspect.Parameter.VAR_KEYWORD}
 
 
-def check_arguments(
-    owner: str, taker: Callable[..., Any], largest: float = math.inf, /, **given: Any
-) -> list[Any]:
+def check_arguments(owner: str, taker: Callable[..., Any], **given: Any) -> list[Any]:
     """These values in their order, converted where that loses nothing, or a ConfigError that says what is legal."""
     parameters = parameters_of(taker)
-    return [parameters[name].check(owner, _plain(value), largest) for name, value in given.items()]
+    return [parameters[name].check(owner, _plain(value)) for name, value in given.items()]
 
 
 def read_settings(form: type[Settings], given: Any, owner: str, word: str = "") -> Settings:

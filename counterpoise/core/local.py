@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeAlias
@@ -48,18 +47,15 @@ class Local:
     schedule: Schedule | str | Mapping[str, Any] = "constant"  # or { name = { argument = value } }
 
     def __post_init__(self) -> None:
-        checked = check_arguments("local", type(self), LARGEST, **vars(self))
+        checked = check_arguments("local", type(self), **vars(self))
         for name, value in zip(vars(self).copy(), checked, strict=True):
             object.__setattr__(self, name, value)
         read_schedule(self.schedule)  # a wrong name is told here, not in the first round
 
     def rate(self, round: int, rounds: int) -> float:
         try:
-            found = read_schedule(self.schedule)(self.lr, round, rounds)
+            return read_schedule(self.schedule)(self.lr, round, rounds)
         except OverflowError:
-            found = math.inf
-        if not abs(found) <= LARGEST:
             raise ConfigError(
-                f"local.schedule gives the rate {found:g} in round {round} of {rounds}; legal: at most {LARGEST:.4g} in size"
-            )
-        return found
+                f"local.schedule gives a rate beyond all numbers in round {round} of {rounds}"
+            ) from None

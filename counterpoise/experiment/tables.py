@@ -12,7 +12,7 @@ from counterpoise.core.registry import LARGEST
 
 Named = str | dict[str, dict[str, Any]]  # a name, or { name = { argument = value } }
 Share = Annotated[float, Field(ge=0, lt=1)]
-Weight = Annotated[float, Field(ge=0, le=LARGEST)]
+Weight = Annotated[float, Field(ge=0, le=LARGEST)]  # of which many can still be added
 Seed = Annotated[int, Field(ge=0, lt=SEEDS)]
 
 
@@ -91,7 +91,7 @@ class ModelTable(OpenTable):
 class LocalTable(Table):
     """How a client trains; the same for every method."""
 
-    lr: float = Field(0.1, gt=0, le=LARGEST, description="learning rate of the first round")
+    lr: float = Field(0.1, gt=0, description="learning rate of the first round")
     schedule: Named = Field(
         "constant", description="learning rate over rounds: constant, factor, cosine, steps"
     )
@@ -100,11 +100,9 @@ class LocalTable(Table):
         1, ge=1, le=MOST_EPOCHS, description="passes over its data that a client makes in a round"
     )
     momentum: float = Field(0.0, ge=0, lt=1, description="momentum of the local steps, from 0 in each round")
-    weight_decay: float = Field(0.0, ge=0, le=LARGEST, description="strength of the weight decay")
+    weight_decay: float = Field(0.0, ge=0, description="strength of the weight decay")
     decoupled: bool = Field(False, description="weight decay outside the method's rule and the momentum")
-    clip: float | None = Field(
-        None, gt=0, le=LARGEST, description="largest norm of a gradient; by default none"
-    )
+    clip: float | None = Field(None, gt=0, description="largest norm of a gradient; by default none")
     batching: Literal["auto", "pad", "wrap", "drop"] = Field(
         "auto",
         description="the last short batch: padded, filled from the next order, or dropped; auto: wrap with BatchNorm, else pad",

@@ -104,8 +104,8 @@ BOMBS = {
     "quoted keys, 10,000 deep": ".".join(["'a'"] * 10_000) + " = 1",
     "a table, 10,000 deep": f"[{'.'.join('a' * 10_000)}]",
     "lists, 33 deep": "rounds = " + "[" * 33 + "]" * 33,
-    "many keys": "\n".join(f"k{number} = 1" for number in range(60_000)),
-    "many tables": "\n".join(f"[[k]]\n[k.a{number}]" for number in range(20_000)),
+    "many keys": "\n".join(f"k{number} = 1" for number in range(20_000)),
+    "many tables": "\n".join(f"[[k]]\n[k.a{number}]" for number in range(10_000)),
     "many digits": "rounds = " + "9" * 500_000,
 }  # fmt: skip
 

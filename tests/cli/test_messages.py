@@ -60,13 +60,13 @@ def test_python_callers_are_told_as_much() -> None:
 # Numbers beyond what parameters are stepped in
 
 TOO_LARGE = {
-    "local.lr=1e300": "local.lr = 1e+300 is not legal",
+    "local.lr=1e300": "local.lr = 1e+300 is not legal with float32; legal: at most 3.403e+38 in size",
     "local.weight_decay=1e300": "local.weight_decay = 1e+300 is not legal",
-    "local.clip=1e300": "local.clip = 1e+300 is not legal",
+    f"evaluate.recall_weights={[1e308] * 10}": "evaluate.recall_weights.0 = 1e+308 is not legal",
     "local.schedule={cosine={floor=1.8e308}}": "floor = inf is not legal",
     "local.schedule={cosine={floor=1.7e308}}": "floor = 1.7e+308 is not legal; legal: a number in [0, inf), at most 3.403e+38 in size",
-    "local.schedule={steps={at=[1, 2], by=1e38}}": "local.schedule gives the rate 1e+75 in round 3 of 4",
-    "local.schedule={steps={at=[1, 2, 3, 3, 3, 3, 3, 3, 3, 3], by=1e38}}": "local.schedule gives the rate inf",
+    "local.schedule={steps={at=[1, 2], by=1e38}}": "local.schedule: the rate of round 3 = 1e+75 is not legal with float32",
+    "local.schedule={steps={at=[1, 2, 3, 3, 3, 3, 3, 3, 3, 3], by=1e38}}": "local.schedule gives a rate beyond all numbers in round 3 of 4",
     "method={fedprox={mu=1e300}}": "mu = 1e+300 is not legal",
     "method={fedadam={tau=1e38}}": "tau = 1e+38 is not legal; legal: a number in (0, 1e+15]",
     "partition.alpha=1e300": "alpha = 1e+300 is not legal; legal: a number in (0, 1e+09]",
@@ -240,6 +240,15 @@ def strictly(*arguments: object) -> Finished:
         main()
     texts = [(stream.flush(), stream.buffer.getvalue().decode())[1] for stream in (out, err)]  # type: ignore[attr-defined]
     return Finished(int(end.value.code or 0), *texts)
+
+
+@pytest.mark.parametrize("name", ["p.jpg", "p.safetensors", "p", "p.exe"])
+def test_a_picture_that_cannot_be_drawn_is_refused_before_the_data_is_read(tmp_path: Path, name: str) -> None:
+    finished = call("data", "inspect", "digits", "--picture", tmp_path / name)
+    assert_refused(
+        finished, 2, f"--picture {tmp_path / name} is not legal; legal: a file name that ends in .png, .svg"
+    )
+    assert not [*tmp_path.iterdir()]
 
 
 # Memory that runs out

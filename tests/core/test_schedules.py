@@ -67,17 +67,10 @@ def test_rates_never_rise_and_are_never_negative(rounds: int, name: str) -> None
     assert min(rates) >= 0
 
 
-@pytest.mark.parametrize("wrong", [{"lr": 1e300}, {"weight_decay": 1e39}, {"clip": 1e39}], ids=str)
-def test_a_setting_that_no_step_can_hold_is_told_where_it_is_made(wrong: dict[str, float]) -> None:
-    with pytest.raises(ConfigError, match=r"is not legal; .*, at most 3\.403e\+38 in size"):
-        Local(**wrong)
-
-
-@pytest.mark.parametrize("by", [1e38, 3e38])
-def test_a_rate_beyond_all_bounds_is_told_with_its_round(by: float) -> None:
-    local = Local(lr=1.0, schedule={"steps": {"at": [1, *range(2, 12)], "by": by}})
-    assert local.rate(1, 20) == by
+def test_a_rate_beyond_all_numbers_is_told_with_its_round() -> None:
+    local = Local(lr=1.0, schedule={"steps": {"at": [1, *range(2, 12)], "by": 1e38}})
+    assert local.rate(1, 20) == 1e38
     with pytest.raises(
-        ConfigError, match=r"local.schedule gives the rate .* in round 11 of 20; legal: at most"
+        ConfigError, match=r"local\.schedule gives a rate beyond all numbers in round 11 of 20"
     ):
         local.rate(11, 20)
