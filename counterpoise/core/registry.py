@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
+import threading
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -27,6 +28,8 @@ from counterpoise.errors import ConfigError, legal_words, short
 Product = TypeVar("Product")
 Factory = TypeVar("Factory", bound=Callable[..., Any])
 LARGEST = (2 - 2**-23) * 2.0**127  # of float32, which parameters are stepped in
+
+LOADING = threading.RLock()  # of all registries: what one loads may ask another
 
 
 @dataclass(frozen=True)
@@ -129,7 +132,7 @@ class Registry(Generic[Product]):
         self.kind = kind
         self.place = PLACES.get(kind, NOWHERE)
         self._load, self._largest = load, largest
-        self._loaded = False
+        self._loading = self._loaded = False
         self._entries: dict[str, Entry[Product]] = {}
 
     def register(self, name: str, paper: str = "", **facts: Any) -> Callable[[Factory], Factory]:
@@ -164,10 +167,15 @@ class Registry(Generic[Product]):
         return self.entry(name).build(arguments, owner=f"{self.kind} {name}")
 
     def _ensure_loaded(self) -> None:
-        if not self._loaded:
-            self._loaded = True
-            self._load()
-            load_plugins()
+        """Once; other threads wait until it is done, and what is loaded may ask for entries meanwhile."""
+        if self._loaded:
+            return
+        with LOADING:
+            if not self._loading:
+                self._loading = True
+                self._load()
+                load_plugins()
+                self._loaded = True
 
 
 def read_parameters(factory: Callable[..., Any]) -> dict[str, Parameter]:

@@ -110,13 +110,16 @@ BOMBS = {
 }  # fmt: skip
 
 
+SOON = 5.0  # seconds of the processor; it takes less than one, on a machine with nothing else to do
+
+
 @pytest.mark.parametrize("text", BOMBS.values(), ids=list(BOMBS))
-def test_a_bomb_is_refused_within_a_second(tmp_path: Path, text: str) -> None:
+def test_a_bomb_is_refused_at_once(tmp_path: Path, text: str) -> None:
     (tmp_path / "bomb.toml").write_text(text)
     call("validate", write_tiny(tmp_path), "rounds='x'")  # imports are not what is measured
     began = time.process_time()
     finished = call("validate", tmp_path / "bomb.toml")
-    assert time.process_time() - began < 1
+    assert time.process_time() - began < SOON
     assert finished.code == 2
     assert_told(finished, text[:40])
 

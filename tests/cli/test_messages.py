@@ -274,10 +274,10 @@ def test_without_room_for_the_program_memory_is_what_is_told(tmp_path: Path, meg
     assert limited(megabytes, "--version").code == 0
 
 
-def test_without_room_for_the_model_it_is_told_how_to_go_on(tmp_path: Path) -> None:
+def test_without_room_for_the_model_it_is_refused_before_it_is_made(tmp_path: Path) -> None:
     large = write_tiny(tmp_path, "model.hidden=[100000, 100000]")
     finished = limited(6000, "run", large, "--out", tmp_path / "run")
-    assert_refused(finished, 4, "out of memory; a smaller model", "; nothing was written yet: run it again")
+    assert_refused(finished, 2, "model mlp: in training it needs 160.1 GB of memory")
 
 
 @pytest.mark.parametrize("error", [MemoryError(), RuntimeError("can't start new thread")], ids=repr)

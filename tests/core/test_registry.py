@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -219,3 +221,15 @@ def test_numbers_of_a_registry_may_be_bounded_in_size() -> None:
     for arguments in ({"y": 1e39}, {"z": [0.0, -1e39]}, {"word": 1e39}):
         with pytest.raises(ConfigError, match=r"is not legal; legal: .*, at most 1e\+38 in size"):
             registry.build("it", arguments)
+
+
+def test_threads_that_ask_first_at_once_all_find_everything() -> None:
+    """In a process of its own, where nothing is loaded yet."""
+    program = (
+        "from concurrent.futures import ThreadPoolExecutor\n"
+        "from counterpoise.core.method import build_method\n"
+        "with ThreadPoolExecutor(8) as pool:\n"
+        "    print({method.name for method in pool.map(build_method, ['scaffold'] * 8)})\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "{'scaffold'}", done.stderr
