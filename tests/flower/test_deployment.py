@@ -36,7 +36,7 @@ from counterpoise.experiment.toml import write_toml
 KILLS = int(os.environ.get("COUNTERPOISE_KILLS", "1"))  # in one run, each at another moment
 GONE = 75.0  # seconds in which a node that says nothing counts as gone
 SLOW: dict[str, Any] = {
-    "local": {"batch_size": 1, "epochs": 20}
+    "local": {"batch_size": 1, "epochs": 4}
 }  # rounds long enough to be hit in their middle
 
 METHODS: list[Any] = [
@@ -100,7 +100,7 @@ def _reach_the_middle(out: Path, moment: int) -> None:
     """Some time into the round after the next one that ends."""
     known = rounds_done(out)
     wait_until(lambda: rounds_done(out) > known, 300)
-    time.sleep(random.Random(moment).uniform(0, 0.4))
+    time.sleep(random.Random(moment).uniform(0, 0.3))
 
 
 def test_a_killed_server_goes_on_to_the_undisturbed_end(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_a_client_that_is_stopped_politely_leaves_its_round_at_once(tmp_path: Pa
 
 def test_up_starts_a_client_again_that_died(tmp_path: Path) -> None:
     file, out = tmp_path / "experiment.toml", tmp_path / "out"
-    config = experiment("scaffold", 12, **SLOW)
+    config = experiment("scaffold", 8, **SLOW)
     file.write_text(write_toml(config.tables()))
     words = ["flower", "up", str(file), "--out", str(out)]
     command = processes.start("up", [*processes.program(), *words], tmp_path / "up.log")
