@@ -3,9 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+NEWEST := .venv-newest
 PEERS ?= $(wildcard ../shared/peers)
 
-.PHONY: demo test test-faults test-long test-flower test-cuda lint docs bench bench-growth bench-gpu clean
+.PHONY: demo test test-newest test-faults test-long test-flower test-cuda lint docs bench bench-growth bench-gpu clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -18,6 +19,13 @@ demo: $(STAMP)
 
 test: lint
 	$(BIN)/python -m pytest -n 2
+
+# What a plain `pip install` takes today: the newest version of everything but torch.
+test-newest:
+	$(PYTHON) -m venv --clear $(NEWEST)
+	$(NEWEST)/bin/python -m pip install --quiet $(shell grep '^torch==' constraints.txt)
+	$(NEWEST)/bin/python -m pip install --quiet --upgrade --editable '.[dev]' $(shell grep '^torch==' constraints.txt)
+	$(NEWEST)/bin/python -m pytest tests/cli
 
 test-faults: $(STAMP)
 	$(BIN)/python -m pytest -m faults -n 2
@@ -50,4 +58,4 @@ bench-gpu: $(STAMP)
 	$(BIN)/python benchmarks/gpu.py
 
 clean:
-	rm -rf $(VENV) build *.egg-info
+	rm -rf $(VENV) $(NEWEST) build *.egg-info

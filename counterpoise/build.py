@@ -80,7 +80,7 @@ def build_simulation(
     module = adapt_model(composed, model, generator(seed, "init"), draw_parameters)
     module = module.to(federation.train.x.device, dtype)
     functional = FunctionalModel(module, half=settings.precision == "bf16")
-    _check_batching(functional, local)
+    local = local.settle_batching(functional.has_batch_norm)
     _check_precision(functional, settings, federation)
     _check_search(composed, federation, cohort)
     _check_server_samples(composed, federation)
@@ -122,13 +122,6 @@ def _check_pieces(federation: Any, model: Any) -> None:
             f"simulate: model = {short(model)} is not legal; legal: the name of a model, or an nn.Module"
         )
     federation.check_samples()
-
-
-def _check_batching(model: FunctionalModel, local: Local) -> None:
-    if model.has_batch_norm and local.batching == "pad":
-        raise ConfigError(
-            "local.batching = 'pad' would mix padding into BatchNorm's statistics; legal with this model: 'wrap', 'drop'"
-        )
 
 
 def _check_cohort(work: Workplace, cohort: Cohort) -> None:

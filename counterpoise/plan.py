@@ -30,7 +30,7 @@ class Plan(NamedTuple):
 def make_plan(
     data: ClientData, batch_size: int, epochs: int, batching: Batching, stream: torch.Generator
 ) -> Plan:
-    """Every epoch in a fresh order; the last short batch is padded, wrapped or dropped."""
+    """Every epoch in a fresh order; the last short batch is padded, wrapped or dropped, as a model settled it."""
     steps = _steps(len(data.labels), batch_size, batching)
     given = f"local.batch_size = {batch_size:,} and local.epochs = {epochs:,}"
     check_fits(PLACE * epochs * steps * batch_size, f"{given}: a client of {len(data.labels):,} samples")

@@ -282,3 +282,26 @@ def test_the_note_on_a_long_tail_tells_what_was_reached() -> None:
     assert apply_imbalance(data, 10.0).notes == (
         "long tail: largest over smallest class 10, smallest over largest 0.1",
     )
+
+
+# BatchNorm: Python takes what a config takes
+
+NORMED = small_model("mlp", hidden=[6], norm="batch")
+
+
+def test_a_model_with_batch_norm_wraps_by_itself_as_in_a_config() -> None:
+    by_itself = simulate(model=NORMED)
+    assert by_itself["params_sha256"] == simulate(model=NORMED, local={"batching": "wrap"})["params_sha256"]
+    assert by_itself["params_sha256"] != simulate(model=NORMED, local={"batching": "drop"})["params_sha256"]
+
+
+def test_a_model_without_batch_norm_pads_by_itself() -> None:
+    by_itself = simulate()
+    assert by_itself["params_sha256"] == simulate(local=cp.Local(batching="pad"))["params_sha256"]
+    assert by_itself["params_sha256"] != simulate(local=cp.Local(batching="wrap"))["params_sha256"]
+
+
+def test_padding_that_is_asked_for_is_refused_with_batch_norm() -> None:
+    with pytest.raises(ConfigError) as refused:
+        simulate(model=NORMED, local={"batching": "pad"})
+    assert_one_line(refused, "local.batching = 'pad'", "legal with this model: 'auto', 'wrap', 'drop'")

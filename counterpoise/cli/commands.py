@@ -7,9 +7,8 @@ import os
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
-import click
 import typer
 
 from counterpoise.cli import compare, data, describe, experiments, flower, report, runs, watch
@@ -36,11 +35,13 @@ Exit codes: 0 done, 2 config or usage, 3 data, 4 stopped but can be resumed.
 
 NO_NAME = (errno.ENAMETOOLONG, errno.ELOOP)  # no file can be called that
 INTERRUPTED = 130  # what typer makes of Ctrl-C where nobody else catches it
+NO_SHELL = 1  # and of a shell that it cannot complete words for
+UsageError: Any = typer.BadParameter.__base__  # older typers raise click's, newer ones their own
 
 app = typer.Typer(
     help=HELP,
-    add_completion=False,
     no_args_is_help=True,
+    context_settings={"help_option_names": ["--help", "-h"]},  # of all commands below, too
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
@@ -83,16 +84,12 @@ def _run_command() -> NoReturn:
         code = _call()
         if code == INTERRUPTED:
             raise KeyboardInterrupt
-        sys.exit(code)
+        sys.exit(2 if code == NO_SHELL else code)
     except CounterpoiseError as error:
         _fail(str(error), error.exit_code)
-    except click.exceptions.NoArgsIsHelpError as error:
-        error.show()
-        sys.exit(2)
-    except click.UsageError as error:
-        command = error.ctx.command_path if error.ctx else "counterpoise"
-        _fail(f"{_usage_words(error)} See `{command} --help`.", 2)
-    except click.Abort:
+    except UsageError as error:
+        _explain_usage(error)
+    except typer.Abort:
         raise KeyboardInterrupt from None
     except BrokenPipeError:
         os._exit(0)  # the reader of our output has left
@@ -120,14 +117,22 @@ def _call() -> int:
     try:
         code: int = app(prog_name="counterpoise", standalone_mode=False)
         sys.stdout.flush()  # not at the end of the interpreter, where nobody catches what goes wrong
-    except SystemExit:  # rich's word for a reader that has left
-        raise BrokenPipeError from None
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # rich's word for a reader that has left
+            raise BrokenPipeError from None
+        code = int(end.code or 0)  # of completion, which ends by itself
+        sys.stdout.flush()
     return code
 
 
-def _usage_words(error: click.UsageError) -> str:
-    """What click says, whose new versions guess at a command that typer has guessed at already."""
-    return error.message if "Did you mean" in error.message else error.format_message()
+def _explain_usage(error: Any) -> NoReturn:
+    if type(error).__name__ == "NoArgsIsHelpError":  # by its name, since typer has no public one for it
+        error.show()
+        sys.exit(2)
+    command = error.ctx.command_path if error.ctx else "counterpoise"
+    # New versions of click guess at a command that typer has guessed at already.
+    words = error.message if "Did you mean" in error.message else error.format_message()
+    _fail(f"{words}{'' if words.endswith(('.', '?')) else '.'} See `{command} --help`.", 2)
 
 
 def _fail(message: str, code: int) -> NoReturn:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from counterpoise.cli.runs import AsJson, list_runs
+from counterpoise.cli.listing import list_runs
+from counterpoise.cli.runs import AsJson
 from counterpoise.errors import ConfigError, legal_words, short
 
 if TYPE_CHECKING:
@@ -32,12 +33,20 @@ def ls(
         Path | None, typer.Argument(help="With runs: where to look for them; by default runs/.")
     ] = None,
     as_json: AsJson = False,
+    sort: Annotated[
+        str | None,
+        typer.Option(
+            help="With runs: data (then method and seed), run, method, seed, state, when, or a score."
+        ),
+    ] = None,
 ) -> None:
     """List what there is, with the rule of each in one line; or your runs, and how each stands."""
     if kind == "runs":
-        list_runs(folder or Path("runs"), as_json)
+        list_runs(folder or Path("runs"), as_json, sort)
     elif folder is not None:
         raise typer.BadParameter(f"{short(folder)}: a folder is legal after `ls runs` alone")
+    elif sort is not None:
+        raise typer.BadParameter(f"--sort {short(sort)} is legal with `ls runs` alone")
     elif kind is not None and kind not in _kinds():
         raise ConfigError(f"no kind {short(kind)}; {legal_words(kind, _kinds())}")
     elif as_json:

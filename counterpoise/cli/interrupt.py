@@ -20,7 +20,7 @@ def check_memory_limit() -> None:
     from counterpoise.errors import RunError
 
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-    looks = len(sys.argv) < 2 or {"--help", "--version"} & {*sys.argv}
+    looks = len(sys.argv) < 2 or {"--help", "-h", "--version"} & {*sys.argv}
     if not looks and limit != resource.RLIM_INFINITY and limit < LEAST:
         raise RunError(
             f"out of memory: the limit (ulimit -v) is {limit >> 20} MiB, and {LEAST >> 20} are the least that is needed; raise it and give the command again"

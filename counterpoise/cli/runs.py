@@ -1,12 +1,10 @@
-"""Commands about runs that are there: `ls runs` and `diff`."""
+"""Commands about runs that are there: `diff`, and what `ls runs` shares with it."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,7 +12,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from counterpoise.compare.difference import Difference
-    from counterpoise.compare.progress import Progress
     from counterpoise.compare.results import RunResult
 
 LONGEST_VALUE = 60
@@ -42,20 +39,6 @@ def diff(
         _print_difference(found, one, other)
 
 
-def list_runs(folder: Path, as_json: bool) -> None:
-    """Every run at or below a folder, one line each."""
-    from counterpoise.compare.progress import read_progress
-    from counterpoise.compare.results import find_runs
-
-    found = [read_progress(path) for path in find_runs([folder])]
-    if as_json:
-        typer.echo(json.dumps([_as_plain(run) for run in found], indent=2))
-    elif found:
-        _print_runs(found)
-    else:
-        typer.echo(f"no run in {folder}")
-
-
 def roomy_console() -> Console:
     """Lines as long as they are where no terminal bounds them."""
     from counterpoise.cli.terminal import screen
@@ -66,50 +49,6 @@ def roomy_console() -> Console:
 
 def percent(value: float | None) -> str:
     return "" if value is None else f"{value:.1%}"
-
-
-def _as_plain(run: Progress) -> dict[str, Any]:
-    from counterpoise.compare.progress import problem_words
-    from counterpoise.experiment.record import HEADLINE
-
-    about: dict[str, Any] = {"folder": str(run.path), "state": run.state, "trouble": run.trouble}
-    about["changed"] = datetime.fromtimestamp(run.changed).astimezone().isoformat(timespec="seconds")
-    if run.result is None:
-        return about
-    return {
-        **about,
-        "method": run.result.method,
-        "problem": problem_words(run.result.config),
-        "seed": run.result.seed,
-        "round": run.round,
-        "rounds": run.rounds,
-        "scores": {key: run.last(key) for key in HEADLINE},
-    }
-
-
-def _print_runs(found: Sequence[Progress]) -> None:
-    from rich.markup import escape
-    from rich.table import Table
-
-    from counterpoise.compare.progress import problem_words
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("run", "method", "problem", "seed", "state", "accuracy", "tail", "when"):
-        table.add_column(name, no_wrap=name != "problem", overflow="fold")
-    for run in found:
-        named = (
-            ("", "", "")
-            if run.result is None
-            else (run.result.method, problem_words(run.result.config), str(run.result.seed))
-        )
-        when = datetime.fromtimestamp(run.changed).strftime("%Y-%m-%d %H:%M")
-        cells = (str(run.path), *named, run.words, percent(run.last("accuracy")), percent(run.last("tail")))
-        table.add_row(*map(escape, cells), when)
-    console = roomy_console()
-    console.print(table)
-    for run in found:
-        if run.trouble is not None:
-            console.print(f"{run.path}: {run.trouble}", markup=False, soft_wrap=True)
 
 
 def _one_run(path: Path) -> RunResult:

@@ -89,13 +89,19 @@ def last_change(path: Path) -> float:
     return max((file.stat().st_mtime for file in files if file.exists()), default=0.0)
 
 
-def problem_words(config: Mapping[str, Any]) -> str:
-    """What a run works on, such as ``digits, imbalance 20, dirichlet(alpha=0.3), 20 clients``."""
+def data_words(config: Mapping[str, Any]) -> str:
+    """The data set's name; of data of one's own, the file's."""
+    data = config["data"]
+    return Path(str(data.get("path") or "")).name or str(data["name"])
+
+
+def problem_words(config: Mapping[str, Any], named: str | None = None) -> str:
+    """What a run works on, such as ``digits, imbalance 20, dirichlet(alpha=0.3), 20 clients``; the data as it is named."""
     data, partition = config["data"], dict(config["partition"])
     name, clients = partition.pop("name"), partition.pop("clients")
     arguments = {key: value for key, value in partition.items() if key not in ("validation", "seed")}
     imbalance = [] if data["imbalance"] == 1 else [f"imbalance {show(data['imbalance'])}"]
-    return ", ".join([data["name"], *imbalance, show({name: arguments}), f"{clients} clients"])
+    return ", ".join([named or data["name"], *imbalance, show({name: arguments}), f"{clients} clients"])
 
 
 def _state(result: RunResult) -> State:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, TypeAlias
 
 from counterpoise.core.arguments import check_arguments
@@ -12,7 +12,7 @@ from counterpoise.core.registry import LARGEST, Interval, NonNegative, Positive,
 from counterpoise.errors import ConfigError
 
 Schedule: TypeAlias = Callable[[float, int, int], float]  # first rate, round, rounds -> rate of that round
-Batching: TypeAlias = Literal["pad", "wrap", "drop"]
+Batching: TypeAlias = Literal["auto", "pad", "wrap", "drop"]  # of the last short batch
 LARGEST_BATCH, MOST_EPOCHS = 1 << 20, 10_000
 
 
@@ -43,7 +43,7 @@ class Local:
     weight_decay: NonNegative = 0.0
     decoupled: bool = False  # weight decay outside the gradient rule and the momentum
     clip: Positive | None = None  # largest norm of a gradient
-    batching: Batching = "pad"
+    batching: Batching = "auto"  # wrap with BatchNorm, else pad
     schedule: Schedule | str | Mapping[str, Any] = "constant"  # or { name = { argument = value } }
 
     def __post_init__(self) -> None:
@@ -51,6 +51,16 @@ class Local:
         for name, value in zip(vars(self).copy(), checked, strict=True):
             object.__setattr__(self, name, value)
         read_schedule(self.schedule)  # a wrong name is told here, not in the first round
+
+    def settle_batching(self, has_batch_norm: bool) -> Local:
+        """The settings with the batching of a model chosen; padding would enter BatchNorm's statistics."""
+        if has_batch_norm and self.batching == "pad":
+            raise ConfigError(
+                "local.batching = 'pad' would mix padding into BatchNorm's statistics; legal with this model: 'auto', 'wrap', 'drop'"
+            )
+        if self.batching != "auto":
+            return self
+        return replace(self, batching="wrap" if has_batch_norm else "pad")
 
     def rate(self, round: int, rounds: int) -> float:
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from counterpoise.data.federation import Federation
 from counterpoise.data.imbalance import IMBALANCES, imbalance_ratio
 from counterpoise.data.partition import PARTITIONS, Labels
 from counterpoise.data.skew import class_sizes, imbalance_of
-from counterpoise.errors import ConfigError
+from counterpoise.errors import ConfigError, listed
 
 
 def apply_imbalance(
@@ -89,7 +89,7 @@ def split_federation(
         name=kept.name,
         client_names=_names_of(kept) if partition == "natural" else (),
         files=kept.files,
-        notes=(*kept.notes, *split.repairs),
+        notes=(*kept.notes, *_validation_notes(kept.classes, server), *split.repairs),
     )
 
 
@@ -166,6 +166,18 @@ def _take_share(data: Dataset, share: float, seed: int) -> tuple[Dataset, Sample
     taken = np.sort(np.concatenate([rows[: int(share * len(rows))] for rows in by_class]))
     rest = np.setdiff1d(np.arange(len(data.train.y)), taken)
     return data.keep(torch.from_numpy(rest)), data.train.take(torch.from_numpy(taken))
+
+
+def _validation_notes(classes: Sequence[str], server: Samples | None) -> list[str]:
+    """How many classes no score on the server's samples can count, such as the reward of a search."""
+    known = set() if server is None else {*server.y.tolist()}
+    lacking = [name for place, name in enumerate(classes) if place not in known]
+    if server is None or not lacking:
+        return []
+    many = f"{len(lacking)} of {len(classes)} classes"
+    return [
+        f"{many} have no validation sample, since their share rounds down to none, and do not count in scores on them: {listed(lacking)}"
+    ]
 
 
 def _hold_out(rows: Tensor, share: float, seed: int, client: int) -> tuple[Tensor, Tensor]:

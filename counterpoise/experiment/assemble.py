@@ -21,7 +21,6 @@ from counterpoise.errors import ConfigError, short
 from counterpoise.evaluate import Scoring
 from counterpoise.experiment.config import Experiment
 from counterpoise.experiment.tables import DataTable, EvaluateTable, Named
-from counterpoise.functional import FunctionalModel
 from counterpoise.metrics import shots_by_rule, shots_from_sets, shots_paper
 from counterpoise.models.model import MODELS, build_model
 from counterpoise.simulation import Simulation
@@ -83,7 +82,7 @@ def assemble(
         experiment.build_method(),
         module,
         rounds=experiment.rounds,
-        local=experiment.build_local(FunctionalModel(module).has_batch_norm),
+        local=experiment.build_local(),
         cohort=experiment.build_cohort(),
         seed=experiment.seed,
         engine=experiment.engine_settings(),

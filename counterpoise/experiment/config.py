@@ -71,12 +71,9 @@ class Experiment(Table):
         except ConfigError as error:  # of parts that do not go together, which say nothing of a config
             raise ConfigError(str(error) if str(error).startswith("method") else f"method: {error}") from None
 
-    def build_local(self, has_batch_norm: bool) -> Local:
-        settings = self.local.model_dump(exclude={"schedule", "batching"})
-        batching = (
-            self.local.batching if self.local.batching != "auto" else "wrap" if has_batch_norm else "pad"
-        )
-        return Local(**settings, batching=batching, schedule=build_named(SCHEDULES, self.local.schedule))
+    def build_local(self) -> Local:
+        settings = self.local.model_dump(exclude={"schedule"})
+        return Local(**settings, schedule=build_named(SCHEDULES, self.local.schedule))
 
     def build_cohort(self) -> Cohort:
         return Cohort(**self.cohort.model_dump())

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from counterpoise.core.arguments import MAX_INFLUENCE, MOST_CLIENTS, SEEDS
-from counterpoise.core.local import LARGEST_BATCH, MOST_EPOCHS
+from counterpoise.core.local import LARGEST_BATCH, MOST_EPOCHS, Batching
 from counterpoise.core.registry import LARGEST
 
 Named = str | dict[str, dict[str, Any]]  # a name, or { name = { argument = value } }
@@ -103,7 +103,7 @@ class LocalTable(Table):
     weight_decay: float = Field(0.0, ge=0, description="strength of the weight decay")
     decoupled: bool = Field(False, description="weight decay outside the method's rule and the momentum")
     clip: float | None = Field(None, gt=0, description="largest norm of a gradient; by default none")
-    batching: Literal["auto", "pad", "wrap", "drop"] = Field(
+    batching: Batching = Field(
         "auto",
         description="the last short batch: padded, filled from the next order, or dropped; auto: wrap with BatchNorm, else pad",
     )

@@ -1,4 +1,4 @@
-"""Ratio Loss: Wang et al. 2021, arXiv:2008.06217, as read from the authors' code (spec 3.3)."""
+"""Ratio Loss: Wang et al. 2021, arXiv:2008.06217, after the authors' code (spec 3.3, 8)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ def ratio_loss(
 ) -> Part:
     """``(alpha + beta R_y) * loss``, R_c how much a class moves its own output weights against the other classes.
 
-    auxiliary: the authors' method, from the server's own samples (``data.validation``) after each round; round 0 is plain.
+    auxiliary: after its authors, from the server's own samples (``data.validation``) at the model after each round; round 0
+    is plain. Theirs takes the largest positive update of all output rows, at the model the round begins with; equal where
+    features are not negative.
     counts: a stand-in without such samples, ``R_c = n_max / n_c`` of all clients' counts; absent classes have R = 1.
     """
 

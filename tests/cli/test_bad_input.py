@@ -17,7 +17,7 @@ USAGE = {
     "unknown option": (["run", "x.toml", "--otu", "y"], "--out"),
     "option without a value": (["run", "x.toml", "--out"], "--out"),
     "too many words": (["ls", "methods", "parts"], "parts"),
-    "no seeds": (["demo", "--seeds", "0"], "'--seeds': 0 is not in the range"),
+    "no seeds": (["demo", "--seeds", "0"], "Invalid value for '--seeds': "),
     "half a seed": (["demo", "--seeds", "1.5"], "--seeds"),
     "unknown kind": (["ls", "method"], "no kind 'method'; did you mean 'methods'? legal: "),
     "no kind at all": (
@@ -35,7 +35,9 @@ USAGE = {
 
 @pytest.mark.parametrize(("arguments", "words"), USAGE.values(), ids=USAGE)
 def test_wrong_usage_is_one_line(arguments: list[str], words: str) -> None:
-    assert_refused(call(*arguments), 2, words)
+    told = call(*arguments)
+    assert_refused(told, 2)
+    assert words.lower() in told.err.lower()  # typers differ in how they write the name of an argument
 
 
 def test_without_a_command_there_is_help() -> None:

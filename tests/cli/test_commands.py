@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
-import click
 import pytest
 import typer
 from rich.text import Text
@@ -41,10 +41,10 @@ def test_every_group_of_commands_explains_itself(group: str) -> None:
         assert call(group, command.name or command.callback.__name__, "--help").code == 0  # type: ignore[union-attr]
 
 
-def helps(command: click.Command) -> list[str]:
+def helps(command: Any) -> list[str]:
     """All texts of a command and of those below it."""
     own = [command.help or "", *(getattr(parameter, "help", None) or "" for parameter in command.params)]
-    below = command.commands.values() if isinstance(command, click.Group) else ()
+    below = getattr(command, "commands", {}).values()
     return own + [text for one in below for text in helps(one)]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
@@ -23,6 +24,20 @@ def test_inspect_tells_of_classes_and_clients_and_draws_them(tmp_path: Path) -> 
     assert "clients whose largest class is not the largest of all" in done.out
     with Image.open(picture) as drawn:
         assert drawn.width > 200
+
+
+def test_a_packed_table_is_inspected_and_trained_on(tmp_path: Path) -> None:
+    packed = tmp_path / "mine.csv.gz"
+    packed.write_bytes(gzip.compress("\n".join(TABLE).encode()))
+    looked = call("data", "inspect", packed, "--label", "y", "--picture", tmp_path / "it.png")
+    assert looked.code == 0, looked.err
+    assert looked.out.startswith("mine: 12 training and 4 test samples, 2 classes")
+    own = {"name": "table", "path": str(packed), "label": "y"}
+    (tmp_path / "mine.toml").write_text(
+        write_toml(TINY | {"data": own, "partition": {"name": "iid", "clients": 2}})
+    )
+    done = call("run", tmp_path / "mine.toml", "--out", tmp_path / "run")
+    assert done.code == 0, done.err
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def test_under_nohup_a_terminal_that_is_closed_changes_nothing(tmp_path: Path) -
     )
     ignoring = "signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
     goes_on = command(ignoring + program, "run", write_tiny(tmp_path), "--out", tmp_path / "run")
-    assert (goes_on.code, goes_on.err) == (0, "")
+    assert (goes_on.code, goes_on.err) == (7, "")
 
 
 def test_where_the_terminal_is_gone_the_exit_code_still_tells(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
@@ -10,14 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 from runs import assert_refused, call, finish, read_strictly, reseal, spawn, tiny
 
+from counterpoise.cli.listing import print_runs
 from counterpoise.compare.difference import difference
 from counterpoise.compare.progress import is_locked, read_progress
 from counterpoise.compare.results import read_result
 from counterpoise.errors import DataError
 from counterpoise.experiment.folder import RunFolder, read_rows
 from counterpoise.experiment.runner import start
+from counterpoise.experiment.toml import write_toml
 
 
 @pytest.fixture(scope="module")
@@ -58,13 +62,15 @@ def test_runs_are_listed_with_state_scores_and_problem(runs: Path) -> None:
     code, out, err = call("ls", "runs", runs)
     assert (code, err) == (0, "")
     lines = out.splitlines()
-    assert lines[0].split() == ["run", "method", "problem", "seed", "state", "accuracy", "tail", "when"]
+    headers = ["run", "method", "problem", "seed", "state", "accuracy", "balanced", "tail", "when"]
+    assert lines[0].split() == headers
     assert len(lines) == 5
     assert "digits, imbalance 10, dirichlet(alpha=0.5), 4 clients" in lines[1]
     assert "  done  " in lines[1]
     assert "stopped, round 2 of 4" in lines[4]
     summary = json.loads((runs / "a" / "summary.json").read_text())
     assert f"{summary['accuracy']:.1%}" in lines[1]
+    assert f"  {summary['balanced_accuracy']:.1%}  " in lines[1]
 
 
 def test_runs_as_json_are_plain(runs: Path) -> None:
@@ -74,6 +80,80 @@ def test_runs_as_json_are_plain(runs: Path) -> None:
     assert (found["d"]["round"], found["d"]["rounds"]) == (2, 4)
     rows = read_rows(runs / "d" / "metrics.jsonl")
     assert found["d"]["scores"]["accuracy"] == rows[-1]["accuracy"]
+
+
+def run_of(folder: Path, method: str, seed: int, **data: Any) -> None:
+    """A run that has not begun, of this data."""
+    RunFolder(folder).checkpoints.mkdir(parents=True)
+    tables = tiny(f"method={method}", f"seed={seed}").tables()
+    tables["data"] |= data
+    (folder / "config.toml").write_text(write_toml(tables))
+
+
+@pytest.fixture
+def mixed(tmp_path: Path) -> Path:
+    """Runs whose folders are in no order: two data sets, one of them a file, two methods, two seeds."""
+    own = {"name": "table", "path": "/data/ward/patients.csv", "label": "y"}
+    for number, (method, seed, data) in enumerate(
+        [("fedprox", 1, {}), ("fedavg", 1, own), ("fedavg", 1, {}), ("fedprox", 0, {}), ("fedavg", 0, own)]
+    ):
+        run_of(tmp_path / "mixed" / str(number), method, seed, **data)
+    return tmp_path / "mixed"
+
+
+def order(folder: Path, *options: str) -> list[str]:
+    """Names of the runs from top to bottom."""
+    lines = call("ls", "runs", folder, *options).out.splitlines()[1:]
+    return [Path(line.split()[0]).name for line in lines]
+
+
+def test_runs_of_one_data_set_and_method_stand_together_by_seed(mixed: Path) -> None:
+    assert order(mixed) == ["2", "3", "0", "4", "1"]
+    assert list(listed(mixed)) == ["0", "1", "2", "3", "4"]  # as scripts know it
+
+
+def test_a_run_on_a_file_names_the_file(mixed: Path) -> None:
+    lines = call("ls", "runs", mixed).out.splitlines()
+    assert sum("patients.csv, imbalance 10" in line for line in lines) == 2
+    assert [run["data"] for run in listed(mixed).values()] == [
+        "digits", "patients.csv", "digits", "digits", "patients.csv"
+    ]  # fmt: skip
+    assert listed(mixed)["1"]["problem"].startswith("table, imbalance 10")
+
+
+def test_runs_are_sorted_by_a_key(runs: Path, mixed: Path) -> None:
+    assert order(mixed, "--sort", "run") == ["0", "1", "2", "3", "4"]
+    assert order(mixed, "--sort", "seed") == ["3", "4", "2", "0", "1"]
+    assert order(mixed, "--sort", "method") == ["2", "4", "1", "3", "0"]
+    scores = {name: run["scores"]["balanced_accuracy"] for name, run in listed(runs).items()}
+    best_first = sorted(scores, key=lambda name: (-scores[name], name))
+    assert len({*scores.values()}) > 1
+    assert order(runs, "--sort", "balanced_accuracy") == best_first
+    run_of(runs / "0", "fedavg", 0)
+    assert order(runs, "--sort", "accuracy")[-1] == "0"  # no score yet
+    told = read_strictly(call("ls", "runs", mixed, "--json", "--sort", "seed").out)
+    assert [Path(run["folder"]).name for run in told] == ["3", "4", "2", "0", "1"]
+
+
+def test_a_wrong_key_is_answered_with_the_legal_ones(runs: Path) -> None:
+    refused = call("ls", "runs", runs, "--sort", "balanced")
+    assert_refused(refused, 2, "--sort 'balanced': no such key", "legal: accuracy, balanced_accuracy, data, ")
+    assert_refused(call("ls", "methods", "--sort", "seed"), 2, "--sort 'seed' is legal with `ls runs` alone")
+
+
+@pytest.mark.parametrize("width", [80, 100, 120, 400])
+def test_runs_fit_the_terminal(runs: Path, width: int) -> None:
+    run_of(runs / "e", "fedcm", 0, name="table", path="patients-of-all-hospitals-2024.csv", label="y")
+    console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
+    print_runs([read_progress(path) for path in sorted(runs.iterdir())], console)
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert len(lines) == 6
+    assert all(len(line.rstrip()) <= width for line in lines)
+    assert {"run", "method", "seed", "state", "balanced"} <= {*lines[0].split()}
+    assert "data" in lines[0] or "problem" in lines[0]
+    assert all("fedavg" in line and "digits" in line for line in lines[1:5])
+    assert "024.csv" in lines[5]
+    assert ("stopped 2/4" if width < 150 else "stopped, round 2 of 4") in lines[4]
 
 
 def test_a_run_is_running_while_its_lock_is_held_and_looking_takes_no_lock(runs: Path) -> None:

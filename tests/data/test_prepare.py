@@ -156,3 +156,16 @@ def test_natural_clients_keep_their_names_when_one_of_them_vanishes() -> None:
     )
     kept = data.keep(torch.from_numpy(np.array([0, 1, 4, 5])))
     assert split_federation(kept, "natural", 0).client_names == ("x", "z")
+
+
+def test_classes_that_the_servers_share_leaves_out_are_counted_in_a_note() -> None:
+    y = torch.tensor([0] * 40 + [1] * 20 + [2] * 9 + [3] * 3)
+    samples = Samples(torch.arange(len(y)).float().view(-1, 1), y)
+    data = Dataset("mine", samples, samples, ("a", "b", "rare", "rarer"))
+    federation = split_federation(data, "iid", 2, server_validation=0.1)
+    (note,) = [note for note in federation.notes if "validation" in note]
+    assert note.startswith("2 of 4 classes have no validation sample")
+    assert note.endswith(": rare, rarer")
+    for share in (0.0, 0.4):
+        notes = split_federation(data, "iid", 2, server_validation=share).notes
+        assert not [note for note in notes if "validation" in note]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 from pathlib import Path
@@ -137,3 +138,14 @@ def test_names_of_clients_are_checked(tmp_path: Path) -> None:
 def test_paths_of_the_server_are_not_in_what_clients_are_sent(kind: Kind, tmp_path: Path) -> None:
     ready = prepare(server_config(tmp_path, kind, ["a", "b"]), tmp_path / "out", named_nodes=True)
     assert str(tmp_path) not in str(ready.told)
+
+
+def test_a_packed_table_of_a_client_is_the_table(tmp_path: Path) -> None:
+    kind = KINDS["table"]
+    form, file = describe_form(server_config(tmp_path, kind, list(ROWS))), client_files(tmp_path, kind)["a"]
+    assert file is not None
+    packed = tmp_path / "mine.csv.gz"
+    packed.write_bytes(gzip.compress(file.read_bytes()))
+    plain, unpacked = (own_federation(str(path), {}, form, 0, 2).train for path in (file, packed))
+    assert (plain.x == unpacked.x).all()
+    assert (plain.y == unpacked.y).all()

@@ -11,7 +11,7 @@ from counterpoise.data.own.faults import fault, no_such
 from counterpoise.data.own.folder import read_image_folder
 from counterpoise.data.own.pack import read_pack, write_pack
 from counterpoise.data.own.prepared import Pack
-from counterpoise.data.own.table import PARQUET_SUFFIXES, read_table
+from counterpoise.data.own.table import is_table, read_table
 from counterpoise.data.own.torch_dataset import from_torch
 from counterpoise.errors import ConfigError, DataError
 
@@ -28,10 +28,7 @@ __all__ = [
     "write_pack",
 ]
 
-CSV_SUFFIXES = (".csv", ".tsv", ".txt")
-SUPPORTED = (
-    "a table (.csv, .tsv, .txt, .parquet, .pq), arrays (.npz), a pack (.safetensors) or a folder of images"
-)
+SUPPORTED = "a table (.csv, .tsv, .txt, also with .gz; .parquet, .pq), arrays (.npz), a pack (.safetensors) or a folder of images"
 
 
 def open_pack(path: Path | str) -> Dataset:
@@ -59,7 +56,7 @@ def open_data(
         return read_image_folder(path, size, clients, test_share, seed)
     if not path.exists():
         raise DataError(f"{no_such(path, 'file or folder')}; legal: {SUPPORTED}")
-    if suffix in (*CSV_SUFFIXES, *PARQUET_SUFFIXES):
+    if is_table(path):
         if label is None:
             raise ConfigError(
                 f"{path}: label is missing; legal: the name of the column that holds the classes"

@@ -1,52 +1,74 @@
-"""CSV files as tables: delimiter and encoding found out, every irregular row refused by its number."""
+"""CSV files, packed or not, as tables: delimiter and encoding found out, every irregular row refused by its number."""
 
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
+from counterpoise.core.capacity import check_fits
 from counterpoise.data.own.cells import Table
 from counterpoise.data.own.faults import brief, fault, file_within
+from counterpoise.data.own.identifiers import INDEX_HINT, is_index
 from counterpoise.data.own.limits import MAX_CELLS, MAX_COLUMNS, MAX_LINE, MAX_TEXT_BYTES
+from counterpoise.data.own.unpacked import open_unpacked
+from counterpoise.errors import DataError
 
 DELIMITERS = ",;\t|"
 SNIFFED_CHARACTERS = 1 << 16
 SNIFFED_ROWS = 20
-CHUNK = 1 << 20
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+ROW, CELL = (
+    100,
+    16,
+)  # bytes beside the letters: of a row as a list, and of a cell in it and then in its column
+LOOK = 16 << 20  # bytes between two looks at the memory that is free
 
 Record = tuple[int, list[str]]  # row in the file (the header is row 1), cells
 
 
-def read_csv(path: Path | str) -> Table:
-    """A table with a header row; delimited by comma, semicolon, tab or bar; in UTF-8, else Latin-1."""
-    path = file_within(path, MAX_TEXT_BYTES)
-    encoding = _encoding(path)
-    with path.open(encoding=encoding, newline="") as stream:
+def read_csv(path: Path | str, limit: int = MAX_TEXT_BYTES) -> Table:
+    """A table with a header row; delimited by comma, semicolon, tab or bar; in UTF-8, else Latin-1; packed by gzip or not.
+
+    A first column without a name that numbers the rows, as pandas writes it, is left out.
+    """
+    path = file_within(path, limit)
+    with open_unpacked(path, limit) as raw:
+        if raw.read(2) in UTF16_MARKS:
+            raise fault(path, "is UTF-16; legal: UTF-8 or Latin-1")
+    try:
+        table = _read(path, "utf-8-sig", limit)
+    except UnicodeDecodeError:
+        table = _read(path, "latin-1", limit)._replace(notes=("not UTF-8, read as Latin-1",))
+    return _without_index(table) if "" in table.columns else table
+
+
+def _read(path: Path, encoding: str, limit: int) -> Table:
+    with _open_text(path, encoding, limit) as stream:
         delimiter = _delimiter(stream.read(SNIFFED_CHARACTERS))
-        stream.seek(0)
+    with _open_text(path, encoding, limit) as stream:
         records = _records(path, stream, delimiter)
         header_row, names = next(records, (1, []))
         _check_header(path, header_row, names)
         rows, cells = _body(path, records, len(names))
-    notes = ("not UTF-8, read as Latin-1",) if encoding == "latin-1" else ()
-    columns = dict(zip(names, zip(*cells, strict=True), strict=True))
-    return Table(path, columns, rows, header_row, notes=notes)
+    return Table(path, dict(zip(names, zip(*cells, strict=True), strict=True)), rows, header_row)
 
 
-def _encoding(path: Path) -> str:
-    with path.open("rb") as raw:
-        if raw.read(2) in UTF16_MARKS:
-            raise fault(path, "is UTF-16; legal: UTF-8 or Latin-1")
-    try:
-        with path.open(encoding="utf-8-sig") as stream:
-            while stream.read(CHUNK):
-                pass
-    except UnicodeDecodeError:
-        return "latin-1"
-    return "utf-8-sig"
+def _open_text(path: Path, encoding: str, limit: int) -> IO[str]:
+    return io.TextIOWrapper(open_unpacked(path, limit), encoding=encoding, newline="")
+
+
+def _without_index(table: Table) -> Table:
+    """The table without its first column, which has no name."""
+    if not is_index(table.columns[""]):
+        raise fault(
+            table.path, f"column 1 has no name and does not number the rows; {INDEX_HINT}", table.header
+        )
+    columns = {name: cells for name, cells in table.columns.items() if name}
+    note = "column 1 has no name and numbers the rows: left out; with a name it is kept"
+    return table._replace(columns=columns, notes=(*table.notes, note))
 
 
 def _delimiter(sample: str) -> str:
@@ -95,8 +117,8 @@ def _check_header(path: Path, row: int, names: list[str]) -> None:
         raise fault(path, reason, row)
     seen = set()
     for place, name in enumerate(names, start=1):
-        if not name:
-            raise fault(path, f"column {place} has no name", row)
+        if not name and place > 1:  # what the first one holds tells whether it is an index
+            raise fault(path, f"column {place} has no name; legal: a name for each", row)
         if name in seen:
             raise fault(path, f"two columns are named {brief(name)}", row)
         seen.add(name)
@@ -106,11 +128,16 @@ def _body(path: Path, records: Iterator[Record], width: int) -> tuple[list[int],
     pool: dict[str, str] = {}  # equal cells share one string
     rows: list[int] = []
     body: list[list[str]] = []
+    taken = looked = 0  # bytes
     for row, cells in records:
         if len(cells) != width:
             raise fault(path, f"has {len(cells):,} cells; legal: {width:,}, as the header", row)
         if len(rows) * width > MAX_CELLS:
             raise fault(path, f"more than {MAX_CELLS:,} cells", row)
+        taken += ROW + CELL * width + sum(map(len, cells))
+        if taken > looked + LOOK:
+            check_fits(taken, f"{path}: row {row}: the table up to here", DataError)
+            looked = taken
         rows.append(row)
         body.append([pool.setdefault(cell, cell) for cell in cells])
     if not rows:

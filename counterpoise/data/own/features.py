@@ -12,7 +12,7 @@ from counterpoise.core.capacity import check_fits
 from counterpoise.data.columns import Encoded, Numbers, TrainTest, Words, encode
 from counterpoise.data.own.cells import Table, is_missing, numbers_of, parse_number
 from counterpoise.data.own.faults import brief, fault
-from counterpoise.data.own.identifiers import decimal_commas, drop_key, identifier_notes
+from counterpoise.data.own.identifiers import decimal_commas, drop_key, identifier_notes, number_note
 from counterpoise.data.own.limits import MAX_BYTES, MAX_CATEGORIES
 from counterpoise.data.partition import Rows
 from counterpoise.errors import DataError, listed
@@ -45,12 +45,14 @@ def features_of(
     train = split.train.tolist()
     numbers: dict[str, Numbers] = {}
     words: dict[str, Category] = {}
-    constant = []
+    constant, odd = [], []
     for name in names:
         if len({table.columns[name][row] for row in train}) == 1:
             constant.append(name)
         elif _is_numeric(table, name, numeric, categorical):
-            numbers[name] = _centred(numbers_of(table, name), split.train)
+            values = numbers_of(table, name)
+            odd += [number_note(name, values)] if name not in numeric else []
+            numbers[name] = _centred(values, split.train)
         else:
             words[name] = _category(table, name, train)
     if not numbers and not words:
@@ -60,7 +62,11 @@ def features_of(
         encoded = encode(numbers, {name: word.codes for name, word in words.items()}, split.train)
     _check_finite(table, encoded)
     guessed = {name: _filled(table, name) for name in words if name not in categorical}
-    notes = (*_notes(list(numbers), words, constant), *identifier_notes(guessed, len(table.rows)))
+    notes = (
+        *_notes(list(numbers), words, constant),
+        *identifier_notes(guessed, len(table.rows)),
+        *filter(None, odd),
+    )
     return encoded._replace(notes=(*encoded.notes, *notes))
 
 

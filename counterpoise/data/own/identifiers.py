@@ -1,16 +1,24 @@
-"""Columns of words that are hardly categories: nearly every row has its own, or they are numbers spelt with a comma."""
+"""Columns that name rows: numbers that count them, words of which nearly every row has its own; and decimal commas."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
+import numpy as np
+
+from counterpoise.data.columns import Numbers
 from counterpoise.data.own.cells import parse_number
 from counterpoise.data.own.faults import brief
 
 FEWEST = 10  # different words; of fewer nothing can be told
 LIKE_NAMES = 0.5  # different words a row above which words name rows rather than kinds of them
+WHOLE_NUMBER = re.compile(r"-?\d+")
+PANDAS_INDEX = frozenset(
+    {"Unnamed: 0", "__index_level_0__"}
+)  # what it calls the index of a file that it wrote
+INDEX_HINT = "name it, or write the file without an index, as with pandas' to_csv(..., index=False)"
 DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 
 
@@ -27,6 +35,23 @@ def identifier_notes(
         trouble = _trouble(different, rows)
         if trouble:
             yield f"column {name!r} holds {len(different):,} different words in {rows:,} rows, each an input of its own: {trouble}; {drop(name)} leaves it out"
+
+
+def number_note(name: str, values: Numbers) -> str | None:
+    """A note on a column of numbers that tells rows apart, and with them the classes of a file that is sorted."""
+    if len(values) < FEWEST or not (values == np.round(values)).all() or len(np.unique(values)) < len(values):
+        return None
+    counts = values.max() - values.min() == len(values) - 1
+    if not counts and name not in PANDAS_INDEX:
+        return None
+    what = "counts the rows" if counts else "is an index that pandas wrote"
+    keep = f"numeric = [{json.dumps(name, ensure_ascii=False)}]"
+    return f"column {name!r} {what}, {values.min():.0f} to {values.max():.0f}: such numbers say nothing about new rows, and give classes away where a file is sorted by them; {drop_key(name)} leaves it out, {keep} keeps it without this note"
+
+
+def is_index(cells: Sequence[str]) -> bool:
+    """Whether each cell is a whole number of its own."""
+    return len(set(cells)) == len(cells) and all(map(WHOLE_NUMBER.fullmatch, cells))
 
 
 def decimal_commas(words: Collection[str]) -> str | None:

@@ -24,7 +24,15 @@ from counterpoise.data.own.parquet_file import read_parquet
 from counterpoise.data.root import sha256_of
 from counterpoise.errors import legal_words
 
+CSV_SUFFIXES = (".csv", ".tsv", ".txt")
 PARQUET_SUFFIXES = (".parquet", ".pq")
+PACKED = ".gz"
+
+
+def is_table(path: Path) -> bool:
+    """Whether a file's name says so; of a text file also with `.gz` behind it."""
+    name = Path(path.stem) if path.suffix.lower() == PACKED else path
+    return name.suffix.lower() in CSV_SUFFIXES or path.suffix.lower() in PARQUET_SUFFIXES
 
 
 def read_table(
@@ -56,7 +64,7 @@ def read_table(
     clients = _clients(table, client, split)
     class_notes = check_coverage(path, classes.names, classes.codes[split.train], classes.codes[split.test])
     return Dataset(
-        path.stem,
+        Path(path.stem).stem if path.suffix.lower() == PACKED else path.stem,
         train,
         test,
         classes.names,

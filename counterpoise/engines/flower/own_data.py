@@ -14,10 +14,10 @@ from counterpoise.core.rng import numpy_generator
 from counterpoise.data.columns import stratified_split
 from counterpoise.data.dataset import Dataset, Samples, no_scaling
 from counterpoise.data.federation import Federation
-from counterpoise.data.own import CSV_SUFFIXES, open_data
+from counterpoise.data.own import open_data
 from counterpoise.data.own.faults import check_share
 from counterpoise.data.own.identifiers import drop_key, identifier_notes
-from counterpoise.data.own.table import PARQUET_SUFFIXES, check_named
+from counterpoise.data.own.table import check_named, is_table
 from counterpoise.engines.flower.data_form import Form, read_form
 from counterpoise.engines.flower.described import DESCRIBED, IMAGE_DIMENSIONS, NAME
 from counterpoise.engines.flower.messages import Hello
@@ -70,7 +70,7 @@ def own_federation(data: str, reading: Mapping[str, Any], text: str, number: int
     """A client's own files as the one client of a federation that has any data here."""
     form, path, share = read_form(text), Path(data), float(reading.get("test_share", 0.2))
     check_share(share)
-    if path.suffix.lower() in (*CSV_SUFFIXES, *PARQUET_SUFFIXES):
+    if is_table(path):
         if form.columns is None:
             raise DataError(f"{path} is a table, and the server's data is not")
         samples = encode_table(open_table(path), form.columns, form.classes, reading.get("label"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 from counterpoise.data.dataset import Dataset
@@ -66,6 +67,27 @@ CONTENTS: dict[str, tuple[bytes, str | None]] = {
     "an image": (PNG_START + bytes(100), "row 1: the header has 1 columns"),
     "duplicate columns": (table("a,a,label", *GOOD[1:]), "row 1: two columns are named 'a'"),
     "nameless column": (table("a,,label", *GOOD[1:]), "row 1: column 2 has no name"),
+    "index of rows": (
+        table(",a,label", *(f"{7 * row},{row % 4},{'pq'[row % 2]}" for row in range(10))),
+        None,
+    ),
+    "index of words": (
+        table(",a,label", *(f"r{row},{row % 4},{'pq'[row % 2]}" for row in range(10))),
+        "row 1: column 1 has no name and does not number the rows; name it, or write the file without an index",
+    ),
+    "index that repeats": (
+        table(",a,label", *(f"{row // 2},{row % 4},{'pq'[row % 2]}" for row in range(10))),
+        "row 1: column 1 has no name and does not number the rows",
+    ),
+    "two nameless columns": (table(",,label", *GOOD[1:]), "row 1: column 2 has no name"),
+    "packed": (gzip.compress(table(*GOOD)), None),
+    "packed in two pieces": (gzip.compress(table(*GOOD[:5])) + gzip.compress(table(*GOOD[5:])), None),
+    "packed latin-1": (gzip.compress(table(*GOOD).replace(b"a,b", b"\xe4,b")), None),
+    "packed utf-16": (gzip.compress("\n".join(GOOD).encode("utf-16")), "UTF-16"),
+    "packed and cut off": (gzip.compress(table(*GOOD))[:-20], "damaged gzip file"),
+    "packed with a wrong sum": (gzip.compress(table(*GOOD))[:-8] + bytes(8), "damaged gzip file"),
+    "packed and nothing else": (b"\x1f\x8b", "damaged gzip file"),
+    "packed nothing": (gzip.compress(b""), "row 1: the header has 0 columns"),
     "one column": (table("label", "p", "q", "p", "q"), "row 1: the header has 1 columns"),
     "too many columns": (table(",".join(f"c{place}" for place in range(10_001)), "1"), "10,001 columns"),
     "near-miss of the label": (table("a,b,labels", *GOOD[1:]), "no column 'label'; did you mean 'labels'?"),

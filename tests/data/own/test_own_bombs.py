@@ -143,6 +143,17 @@ def words_csv(path: Path) -> None:
     path.write_text("\n".join(lines))
 
 
+def zeros_gz(path: Path) -> None:
+    """Ten gigabytes of zeros, as gzip takes them in."""
+    path.write_bytes(gzip.compress(bytes(10 * MEBIBYTE)) * 1024)
+
+
+def equal_rows_gz(path: Path) -> None:
+    """Two gigabytes of one row over and over; its cells are shared, and the rows are not."""
+    rows = ("x" * 1000 + ",a\n").encode() * 2000
+    path.write_bytes(gzip.compress(b"a,label\n") + gzip.compress(rows) * 1024)
+
+
 def equal_cells(path: Path) -> None:
     """Forty million cells, each column one word or number over and over."""
     import pyarrow
@@ -220,6 +231,10 @@ BOMBS = {
         lambda path: path.write_bytes(b"a" * (100 * MEBIBYTE)),
         "line.csv: line 1 has 16,777,216 characters or more",
     ),
+    "csv.gz: 10 GB of zeros": Bomb(
+        "zeros.csv.gz", zeros_gz, "zeros.csv.gz: line 1 has 16,777,216 characters or more"
+    ),
+    "csv.gz: 2 GB of rows": Bomb("rows.csv.gz", equal_rows_gz, "the table up to here needs", seconds=60),
     "csv: 1,000 x 1,000 different words": Bomb(
         "words.csv",
         words_csv,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import math
 import sys
@@ -12,7 +13,8 @@ import bad_tables
 import pytest
 import torch
 
-from counterpoise.data.own import read_table
+from counterpoise.data.own import open_data, read_table
+from counterpoise.data.own.csv_file import read_csv
 from counterpoise.errors import ConfigError, DataError
 
 SQRT_3_2 = math.sqrt(1.5)
@@ -86,10 +88,80 @@ def test_a_column_that_names_rows_is_noted(tmp_path: Path) -> None:
 
 
 def test_numbers_with_a_decimal_comma_are_noted(tmp_path: Path) -> None:
-    rows = [f"{row % 7},{row % 2};{row};{'pq'[row % 2]}" for row in range(40)]
+    rows = [f"{row % 7},{row % 2};{row % 9};{'pq'[row % 2]}" for row in range(40)]
     (note,) = odd_notes(written(tmp_path, "dose;age;label", *rows))
     assert note.startswith("column 'dose' holds 14 different words in 40 rows")
     assert "numbers with a decimal comma, such as '0,0', and a number is read with a point, 0.0" in note
+
+
+def leaky(folder: Path, *numbers: int, name: str = "id") -> Path:
+    """A file whose first column is the given numbers, sorted by class."""
+    half = len(numbers) // 2
+    rows = [f"{number},{place % 7},{'p' if place < half else 'q'}" for place, number in enumerate(numbers)]
+    return written(folder, f"{name},a,label", *rows)
+
+
+COUNTS = {
+    "from one": [*range(1, 41)],
+    "from zero": [*range(40)],
+    "from anywhere": [*range(1000, 1040)],
+    "downwards": [*range(40, 0, -1)],
+    "in any order": [*range(1, 41, 2), *range(2, 41, 2)],
+}
+
+
+@pytest.mark.parametrize("numbers", COUNTS.values(), ids=COUNTS)
+def test_a_column_that_counts_the_rows_is_noted(tmp_path: Path, numbers: list[int]) -> None:
+    path = leaky(tmp_path, *numbers)
+    (note,) = odd_notes(path)
+    assert note.startswith(f"column 'id' counts the rows, {min(numbers)} to {max(numbers)}: ")
+    assert 'drop = ["id"] leaves it out' in note
+    assert 'numeric = ["id"] keeps it' in note
+    assert odd_notes(path, drop=["id"]) == []
+    assert odd_notes(path, numeric=["id"]) == []
+
+
+NO_COUNTS = {
+    "a gap": [*range(39), 40],
+    "twice": [*range(39), 38],
+    "few": [*range(9)],
+    "years": [1990 + place % 20 for place in range(40)],
+}
+
+
+@pytest.mark.parametrize("numbers", NO_COUNTS.values(), ids=NO_COUNTS)
+def test_other_numbers_are_not_taken_for_a_count(tmp_path: Path, numbers: list[int]) -> None:
+    assert odd_notes(leaky(tmp_path, *numbers)) == []
+
+
+def test_an_index_that_pandas_read_and_wrote_again_is_noted_with_gaps_too(tmp_path: Path) -> None:
+    (note,) = odd_notes(leaky(tmp_path, *range(0, 80, 2), name="Unnamed: 0"))
+    assert note.startswith("column 'Unnamed: 0' is an index that pandas wrote, 0 to 78: ")
+    assert 'drop = ["Unnamed: 0"] leaves it out' in note
+
+
+def test_a_nameless_index_of_pandas_is_left_out_with_a_note(tmp_path: Path) -> None:
+    data = read_table(leaky(tmp_path, *range(40), name=""), "label")
+    assert data.input_shape == (1,)
+    assert "column 1 has no name and numbers the rows: left out; with a name it is kept" in data.notes
+
+
+@pytest.mark.parametrize(("name", "mark"), [("t.csv.gz", ","), ("t.TSV.GZ", "\t")])
+def test_a_packed_table_is_the_table(tmp_path: Path, name: str, mark: str) -> None:
+    plain = bad_tables.table(*bad_tables.GOOD).replace(b",", mark.encode())
+    (tmp_path / name).write_bytes(gzip.compress(plain))
+    (tmp_path / "t.csv").write_bytes(plain)
+    packed, open_ = open_data(tmp_path / name, label="label"), read_table(tmp_path / "t.csv", "label")
+    assert torch.equal(packed.train.x, open_.train.x)
+    assert (packed.name, packed.classes, [*packed.files]) == ("t", open_.classes, [name])
+
+
+def test_a_packed_table_is_unpacked_up_to_a_limit(tmp_path: Path) -> None:
+    content = bad_tables.table(*bad_tables.GOOD)
+    (tmp_path / "t.csv.gz").write_bytes(gzip.compress(content * 20))
+    assert read_csv(tmp_path / "t.csv.gz", 20 * len(content)).rows[-1] == 20 * len(bad_tables.GOOD)
+    with pytest.raises(DataError, match=r"t\.csv\.gz: unpacks to more than 500 bytes"):
+        read_csv(tmp_path / "t.csv.gz", 500)
 
 
 def test_more_words_than_are_legal_say_how_to_leave_the_column_out(tmp_path: Path) -> None:

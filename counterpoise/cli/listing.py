@@ -1,0 +1,173 @@
+"""`ls runs`: the runs of a folder, those of one data set and method together, in lines that fit a terminal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from counterpoise.cli.runs import percent, roomy_console
+from counterpoise.errors import ConfigError, legal_words, short
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from counterpoise.compare.progress import Progress
+
+HEADERS = {
+    "run": "run",
+    "method": "method",
+    "problem": "problem",
+    "data": "data",
+    "seed": "seed",
+    "state": "state",
+    "brief": "state",
+    "accuracy": "accuracy",
+    "balanced": "balanced",
+    "tail": "tail",
+    "when": "when",
+}
+STAND_INS = {"problem": "data", "state": "brief"}  # what takes the place of a column that gives way
+LESSER = ("problem", "state", "when", "tail", "accuracy")  # the first gives way first
+FAIR = {"run": 24, "method": 16, "data": 16}  # characters of a name that other columns give way to
+SHORTEST = 8  # characters of a run's folder
+DEFAULT = "data"
+
+Cells = Mapping[str, str]  # by column
+
+
+def list_runs(folder: Path, as_json: bool, sort: str | None = None) -> None:
+    """Every run at or below a folder, one line each."""
+    from counterpoise.compare.progress import read_progress
+    from counterpoise.compare.results import find_runs
+
+    key = None if sort is None and as_json else sort_key(sort or DEFAULT)
+    found = [read_progress(path) for path in find_runs([folder])]
+    ordered = found if key is None else sorted(found, key=key)
+    if as_json:
+        typer.echo(json.dumps([_as_plain(run) for run in ordered], indent=2))
+    elif ordered:
+        print_runs(ordered, roomy_console())
+    else:
+        typer.echo(f"no run in {folder}")
+
+
+def sort_key(word: str) -> Callable[[Progress], Any]:
+    """What runs are sorted by: names upwards, scores and times from the largest down; equal ones by data, method and seed."""
+    from counterpoise.experiment.record import HEADLINE
+
+    names: dict[str, Callable[[Progress], Any]] = {
+        "run": lambda run: str(run.path),
+        "state": lambda run: run.state,
+        "when": lambda run: -run.changed,
+        "data": lambda run: "",
+        "method": lambda run: run.result.method if run.result else "",
+        "seed": lambda run: run.result.seed if run.result else -1,
+    }
+    if word in names:
+        return lambda run: (names[word](run), *_group(run))
+    if word not in HEADLINE:
+        raise ConfigError(f"--sort {short(word)}: no such key; {legal_words(word, [*names, *HEADLINE])}")
+    return lambda run: (*_from_the_best(run.last(word)), *_group(run))
+
+
+def _from_the_best(score: float | None) -> tuple[bool, float]:
+    return score is None, -(score or 0.0)
+
+
+def _group(run: Progress) -> tuple[Any, ...]:
+    """Runs of one data set, problem and method come together, by their seeds; those that cannot be read first."""
+    from counterpoise.compare.progress import data_words, problem_words
+
+    if run.result is None:
+        return "", "", "", -1, str(run.path)
+    config = run.result.config
+    return data_words(config), problem_words(config), run.result.method, run.result.seed, str(run.path)
+
+
+def _as_plain(run: Progress) -> dict[str, Any]:
+    from counterpoise.compare.progress import data_words, problem_words
+    from counterpoise.experiment.record import HEADLINE
+
+    about: dict[str, Any] = {"folder": str(run.path), "state": run.state, "trouble": run.trouble}
+    about["changed"] = datetime.fromtimestamp(run.changed).astimezone().isoformat(timespec="seconds")
+    if run.result is None:
+        return about
+    return {
+        **about,
+        "method": run.result.method,
+        "data": data_words(run.result.config),
+        "problem": problem_words(run.result.config),
+        "seed": run.result.seed,
+        "round": run.round,
+        "rounds": run.rounds,
+        "scores": {key: run.last(key) for key in HEADLINE},
+    }
+
+
+def print_runs(runs: Sequence[Progress], console: Console) -> None:
+    """A table of the runs, and below it what went wrong with which."""
+    from rich.table import Table
+    from rich.text import Text
+
+    lines = [_cells(run) for run in runs]
+    widths = arrange(lines, console.width)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in widths:
+        table.add_column(HEADERS[column], no_wrap=True)
+    for cells in lines:
+        table.add_row(*(Text(_cut(cells[column], widths[column])) for column in widths))
+    console.print(table)
+    for run in runs:
+        if run.trouble is not None:
+            console.print(f"{run.path}: {run.trouble}", markup=False, soft_wrap=True)
+
+
+def arrange(lines: Sequence[Cells], width: int) -> dict[str, int]:
+    """The columns that have room, and the characters of each: lesser columns give way, and then names are cut."""
+    from counterpoise.cli.frame import GAP
+
+    wide = {key: max(len(HEADERS[key]), *(len(cells[key]) for cells in lines)) for key in HEADERS}
+    columns = [key for key in HEADERS if key not in STAND_INS.values()]
+    fair = {key: min(wide[key], FAIR.get(key, wide[key])) for key in HEADERS}
+    for lesser in LESSER:
+        if sum(GAP + fair[key] for key in columns) - GAP <= width:
+            break
+        place = columns.index(lesser)
+        columns[place : place + 1] = [STAND_INS[lesser]] if lesser in STAND_INS else []
+    spare = width - sum(GAP + fair[key] for key in columns) + GAP
+    found = {key: fair[key] for key in columns} | {"run": max(fair["run"] + min(spare, 0), SHORTEST)}
+    for name in [name for name in FAIR if name in columns]:
+        more = max(min(wide[name] - found[name], spare), 0)
+        found[name], spare = found[name] + more, spare - more
+    return found
+
+
+def _cut(text: str, width: int) -> str:
+    from counterpoise.cli.frame import shorten
+
+    return shorten(text, width)
+
+
+def _cells(run: Progress) -> Cells:
+    from counterpoise.compare.progress import data_words, problem_words
+
+    result = run.result
+    done = run.state in ("done", "unreadable")
+    return {
+        "run": str(run.path),
+        "method": result.method if result else "",
+        "problem": problem_words(result.config, data_words(result.config)) if result else "",
+        "data": data_words(result.config) if result else "",
+        "seed": str(result.seed) if result else "",
+        "state": run.words,
+        "brief": run.state if done else f"{run.state} {run.round}/{run.rounds}",
+        "accuracy": percent(run.last("accuracy")),
+        "balanced": percent(run.last("balanced_accuracy")),
+        "tail": percent(run.last("tail")),
+        "when": datetime.fromtimestamp(run.changed).strftime("%Y-%m-%d %H:%M"),
+    }
