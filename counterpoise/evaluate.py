@@ -18,13 +18,14 @@ from counterpoise.metrics import (
     calibration,
     confusion,
     cross_entropies,
-    expected_calibration_error,
+    histograms,
     mean_client_balanced_accuracy,
-    mean_cross_entropy,
     summarise,
     weighted_score,
     worst_client,
 )
+from counterpoise.metrics.catalogue import work_out
+from counterpoise.metrics.roc import bins_for
 
 Measurement: TypeAlias = Callable[
     [Outputs, Batch], Tree
@@ -46,9 +47,7 @@ class Scoring:
 
     def scores(self, sums: Tree) -> dict[str, Any]:
         """Scores by name from the sums that `count` made."""
-        found = summarise(sums["confusion"], self.shots, self.classes)
-        found["calibration_error"] = expected_calibration_error(sums["calibration"])
-        found["cross_entropy"] = mean_cross_entropy(sums["cross_entropies"])
+        found = summarise(sums["confusion"], self.shots, self.classes) | work_out(sums)
         if self.recall_weights or self.precision_weights:
             nothing = [0.0] * len(self.classes)
             found["weighted_score"] = weighted_score(
@@ -58,6 +57,14 @@ class Scoring:
 
 
 def count(outputs: Outputs, batch: Batch) -> Tree:
+    """All that scores are made of: what `count_hits` counts, and histograms [bins, 2, C] of each class's probability."""
+    hits = count_hits(outputs, batch)
+    if not bins_for(outputs.logits.shape[-1]):
+        return hits
+    return hits | {"histograms": histograms(outputs.logits, batch.y, batch.mask)}
+
+
+def count_hits(outputs: Outputs, batch: Batch) -> Tree:
     """Confusion counts [true class, predicted class], calibration sums [3, bins] and cross-entropy sums [2]."""
     given = outputs.logits, batch.y, batch.mask
     return {

@@ -70,7 +70,7 @@ def percent(value: float | None) -> str:
 
 def _as_plain(run: Progress) -> dict[str, Any]:
     from counterpoise.compare.progress import problem_words
-    from counterpoise.experiment.record import HEADLINE
+    from counterpoise.metrics.catalogue import headline
 
     about: dict[str, Any] = {"folder": str(run.path), "state": run.state, "trouble": run.trouble}
     about["changed"] = datetime.fromtimestamp(run.changed).astimezone().isoformat(timespec="seconds")
@@ -83,7 +83,7 @@ def _as_plain(run: Progress) -> dict[str, Any]:
         "seed": run.result.seed,
         "round": run.round,
         "rounds": run.rounds,
-        "scores": {key: run.last(key) for key in HEADLINE},
+        "scores": {key: run.last(key) for key in headline()},
     }
 
 
@@ -92,9 +92,11 @@ def _print_runs(found: Sequence[Progress]) -> None:
     from rich.table import Table
 
     from counterpoise.compare.progress import problem_words
+    from counterpoise.metrics.catalogue import find, shown_in
 
+    scores = shown_in("line")
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("run", "method", "problem", "seed", "state", "accuracy", "tail", "when"):
+    for name in ("run", "method", "problem", "seed", "state", *(find(key).short for key in scores), "when"):
         table.add_column(name, no_wrap=name != "problem", overflow="fold")
     for run in found:
         named = (
@@ -103,7 +105,7 @@ def _print_runs(found: Sequence[Progress]) -> None:
             else (run.result.method, problem_words(run.result.config), str(run.result.seed))
         )
         when = datetime.fromtimestamp(run.changed).strftime("%Y-%m-%d %H:%M")
-        cells = (str(run.path), *named, run.words, percent(run.last("accuracy")), percent(run.last("tail")))
+        cells = (str(run.path), *named, run.words, *(percent(run.last(key)) for key in scores))
         table.add_row(*map(escape, cells), when)
     console = roomy_console()
     console.print(table)
