@@ -46,7 +46,7 @@ class Scoring:
     clients: bool = False  # also on what each client holds out
 
     def scores(self, sums: Tree) -> dict[str, Any]:
-        """Scores by name from the sums that `count` made."""
+        """Scores by name from the sums that `count_all` made."""
         found = summarise(sums["confusion"], self.shots, self.classes) | work_out(sums)
         if self.recall_weights or self.precision_weights:
             nothing = [0.0] * len(self.classes)
@@ -56,15 +56,15 @@ class Scoring:
         return found
 
 
-def count(outputs: Outputs, batch: Batch) -> Tree:
-    """All that scores are made of: what `count_hits` counts, and histograms [bins, 2, C] of each class's probability."""
-    hits = count_hits(outputs, batch)
+def count_all(outputs: Outputs, batch: Batch) -> Tree:
+    """All that scores are made of: what `count` counts, and histograms [bins, 2, C] of each class's probability."""
+    counted = count(outputs, batch)
     if not bins_for(outputs.logits.shape[-1]):
-        return hits
-    return hits | {"histograms": histograms(outputs.logits, batch.y, batch.mask)}
+        return counted
+    return counted | {"histograms": histograms(outputs.logits, batch.y, batch.mask)}
 
 
-def count_hits(outputs: Outputs, batch: Batch) -> Tree:
+def count(outputs: Outputs, batch: Batch) -> Tree:
     """Confusion counts [true class, predicted class], calibration sums [3, bins] and cross-entropy sums [2]."""
     given = outputs.logits, batch.y, batch.mask
     return {
@@ -90,7 +90,7 @@ def measure_many(
     buffers: Params,
     samples: Samples,
     scaling: Scaling,
-    measurement: Measurement = count,
+    measurement: Measurement = count_all,
 ) -> Tree:
     """Sums [M, ...] of a measurement of M stacked models; on a GPU they pass over the samples side by side."""
     count = len(next(iter(models.values())))
@@ -111,7 +111,7 @@ def measure(
     buffers: Params,
     samples: Samples,
     scaling: Scaling,
-    measurement: Measurement = count,
+    measurement: Measurement = count_all,
 ) -> Tree:
     """Sums of a measurement over all samples, without gradients and in evaluation mode."""
     total: Tree = {}

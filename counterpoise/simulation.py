@@ -22,7 +22,7 @@ from counterpoise.evaluate import (
     Measurement,
     Scoring,
     count,
-    count_hits,
+    count_all,
     measure,
     measure_many,
     score_clients,
@@ -111,13 +111,13 @@ class Simulation:
     def evaluate(self, state: ServerState, tested: Tree | None = None) -> dict[str, Any]:
         """Scores on the test set, on the server's validation set, and on what clients hold out, where there are such.
 
-        `tested`: what `count` counts on the test set, where that is known already.
+        `tested`: what `count_all` counts on the test set, where that is known already.
         """
         federation = self.work.federation
         with threads(self.settings.threads), arithmetic(self.settings.precision):
             clients = federation.holders()
             alone = not len(federation.test.y)  # a server without a test set of its own
-            counted = count if alone else count_hits
+            counted = count_all if alone else count
             sums = self._measure_clients(state, clients, counted) if self.scoring.clients else {}
             if alone:
                 tested = tmap(lambda leaf: leaf.sum(0), sums)
@@ -138,9 +138,9 @@ class Simulation:
         federation = self.work.federation
         if federation.validation is not None:
             given = self.work.model, models, buffers, federation.validation, federation.scaling
-            return Scores(balanced_accuracies(measure_many(*given, count_hits)["confusion"]))
+            return Scores(balanced_accuracies(measure_many(*given, count)["confusion"]))
         clients = federation.holders()
-        sums = self.engine.measure(clients, models, buffers, count_hits)
+        sums = self.engine.measure(clients, models, buffers, count)
         traffic = Traffic(len(clients) * (bytes_of(models) + bytes_of(buffers)), bytes_of(sums))
         return Scores(balanced_accuracies(sums["confusion"].sum(0)), traffic)
 

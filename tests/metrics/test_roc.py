@@ -11,7 +11,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from torch import Tensor
 
 from counterpoise.core.part import Batch, Outputs
-from counterpoise.evaluate import count
+from counterpoise.evaluate import count_all
 from counterpoise.metrics import histograms, per_class_auroc, per_class_average_precision
 from counterpoise.metrics.catalogue import work_out
 from counterpoise.metrics.roc import MOST_CLASSES, _bins, bins_for
@@ -29,7 +29,7 @@ def samples(seed: int, size: int, classes: int, scale: float) -> tuple[Tensor, T
 
 
 def scored(logits: Tensor, y: Tensor) -> dict[str, object]:
-    return work_out(count(Outputs(logits, logits), Batch(logits, y, torch.ones_like(y))))
+    return work_out(count_all(Outputs(logits, logits), Batch(logits, y, torch.ones_like(y))))
 
 
 def two_classes(chances: list[float]) -> Tensor:
@@ -141,7 +141,7 @@ def test_memory_is_bounded_and_too_many_classes_have_no_areas() -> None:
     for classes in (2, 10, 100, MOST_CLASSES):
         assert histograms(*samples(0, 3, classes, 1.0)).nbytes <= 8 * 2**20
     logits, y = samples(2, 400, MOST_CLASSES + 1, 1.0)
-    sums = count(Outputs(logits, logits), Batch(logits, y, torch.ones_like(y)))
+    sums = count_all(Outputs(logits, logits), Batch(logits, y, torch.ones_like(y)))
     assert "histograms" not in sums
     found = work_out(sums)
     assert found["auroc"] is None

@@ -15,7 +15,7 @@ from counterpoise.compare.results import RunResult
 from counterpoise.compare.sweep import known_score
 from counterpoise.core.part import Batch, Outputs
 from counterpoise.errors import DataError
-from counterpoise.evaluate import Scoring, count
+from counterpoise.evaluate import Scoring, count_all
 from counterpoise.experiment.record import summarise_rows
 from counterpoise.experiment.rows import check_rounds
 from counterpoise.metrics import Shots, catalogue
@@ -57,7 +57,7 @@ def run(method: str, errors: float) -> RunResult:
 
 def test_one_entry_is_enough_for_a_new_score(errors: str) -> None:
     logits, y = torch.eye(3), torch.tensor([0, 1, 1])
-    sums = count(Outputs(logits, logits), Batch(logits, y, torch.ones_like(y)))
+    sums = count_all(Outputs(logits, logits), Batch(logits, y, torch.ones_like(y)))
     scores = Scoring(Shots((0,), (1,), (2,)), "abc").scores(sums)
     assert scores[errors] == pytest.approx(1 / 3)
     found = compare_results([run("fedavg", 0.5), run("scaffold", 0.25)], score=errors)
