@@ -18,13 +18,14 @@ from counterpoise.metrics import (
     calibration,
     confusion,
     cross_entropies,
-    expected_calibration_error,
+    histograms,
     mean_client_balanced_accuracy,
-    mean_cross_entropy,
     summarise,
     weighted_score,
     worst_client,
 )
+from counterpoise.metrics.catalogue import work_out
+from counterpoise.metrics.roc import bins_for
 
 Measurement: TypeAlias = Callable[
     [Outputs, Batch], Tree
@@ -45,16 +46,22 @@ class Scoring:
     clients: bool = False  # also on what each client holds out
 
     def scores(self, sums: Tree) -> dict[str, Any]:
-        """Scores by name from the sums that `count` made."""
-        found = summarise(sums["confusion"], self.shots, self.classes)
-        found["calibration_error"] = expected_calibration_error(sums["calibration"])
-        found["cross_entropy"] = mean_cross_entropy(sums["cross_entropies"])
+        """Scores by name from the sums that `count_all` made."""
+        found = summarise(sums["confusion"], self.shots, self.classes) | work_out(sums)
         if self.recall_weights or self.precision_weights:
             nothing = [0.0] * len(self.classes)
             found["weighted_score"] = weighted_score(
                 sums["confusion"], self.recall_weights or nothing, self.precision_weights or nothing
             )
         return found
+
+
+def count_all(outputs: Outputs, batch: Batch) -> Tree:
+    """All that scores are made of: what `count` counts, and histograms [bins, 2, C] of each class's probability."""
+    counted = count(outputs, batch)
+    if not bins_for(outputs.logits.shape[-1]):
+        return counted
+    return counted | {"histograms": histograms(outputs.logits, batch.y, batch.mask)}
 
 
 def count(outputs: Outputs, batch: Batch) -> Tree:
@@ -83,7 +90,7 @@ def measure_many(
     buffers: Params,
     samples: Samples,
     scaling: Scaling,
-    measurement: Measurement = count,
+    measurement: Measurement = count_all,
 ) -> Tree:
     """Sums [M, ...] of a measurement of M stacked models; on a GPU they pass over the samples side by side."""
     count = len(next(iter(models.values())))
@@ -104,7 +111,7 @@ def measure(
     buffers: Params,
     samples: Samples,
     scaling: Scaling,
-    measurement: Measurement = count,
+    measurement: Measurement = count_all,
 ) -> Tree:
     """Sums of a measurement over all samples, without gradients and in evaluation mode."""
     total: Tree = {}

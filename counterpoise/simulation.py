@@ -18,7 +18,15 @@ from counterpoise.engines.choose import EngineSettings
 from counterpoise.engines.precision import arithmetic
 from counterpoise.engines.threads import threads
 from counterpoise.engines.workplace import Engine, Workplace, open_task
-from counterpoise.evaluate import Scoring, count, measure, measure_many, score_clients
+from counterpoise.evaluate import (
+    Measurement,
+    Scoring,
+    count,
+    count_all,
+    measure,
+    measure_many,
+    score_clients,
+)
 from counterpoise.metrics import balanced_accuracy
 from counterpoise.replies import Rejection
 from counterpoise.rounds import (
@@ -103,13 +111,15 @@ class Simulation:
     def evaluate(self, state: ServerState, tested: Tree | None = None) -> dict[str, Any]:
         """Scores on the test set, on the server's validation set, and on what clients hold out, where there are such.
 
-        `tested`: what `count` counts on the test set, where that is known already.
+        `tested`: what `count_all` counts on the test set, where that is known already.
         """
         federation = self.work.federation
         with threads(self.settings.threads), arithmetic(self.settings.precision):
             clients = federation.holders()
-            sums = self._measure_clients(state, clients) if self.scoring.clients else {}
-            if not len(federation.test.y):  # a server without a test set of its own
+            alone = not len(federation.test.y)  # a server without a test set of its own
+            counted = count_all if alone else count
+            sums = self._measure_clients(state, clients, counted) if self.scoring.clients else {}
+            if alone:
                 tested = tmap(lambda leaf: leaf.sum(0), sums)
             scores = self._score(state, federation.test) if tested is None else self.scoring.scores(tested)
             if federation.validation is not None:
@@ -128,7 +138,7 @@ class Simulation:
         federation = self.work.federation
         if federation.validation is not None:
             given = self.work.model, models, buffers, federation.validation, federation.scaling
-            return Scores(balanced_accuracies(measure_many(*given)["confusion"]))
+            return Scores(balanced_accuracies(measure_many(*given, count)["confusion"]))
         clients = federation.holders()
         sums = self.engine.measure(clients, models, buffers, count)
         traffic = Traffic(len(clients) * (bytes_of(models) + bytes_of(buffers)), bytes_of(sums))
@@ -163,12 +173,12 @@ class Simulation:
         sums = measure(self.work.model, state.params, state.buffers, samples, self.work.federation.scaling)
         return self.scoring.scores(sums)
 
-    def _measure_clients(self, state: ServerState, clients: list[int]) -> Tree:
+    def _measure_clients(self, state: ServerState, clients: list[int], counted: Measurement) -> Tree:
         """Sums [W, ...] of the model on what each of these clients holds out."""
         params, buffers = (
             tmap(lambda leaf: leaf.unsqueeze(0), tree) for tree in (state.params, state.buffers)
         )
-        return tmap(lambda leaf: leaf[:, 0], self.engine.measure(clients, params, buffers, count))
+        return tmap(lambda leaf: leaf[:, 0], self.engine.measure(clients, params, buffers, counted))
 
 
 def balanced_accuracies(confusions: Tensor) -> Tensor:

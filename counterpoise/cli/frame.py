@@ -22,19 +22,9 @@ GAP = 2  # between columns
 CUT = ".."  # in the middle of a name that is too long
 NAME = 24  # characters of a name that other columns give way to
 STEPS, PLAIN_STEPS = "▁▂▃▄▅▆▇█", "_.-=+*#@"
-HEADERS = {
-    "name": "run",
-    "state": "state",
-    "round": "round",
-    "bar": "",
-    "accuracy": "accuracy",
-    "curve": "",
-    "tail": "tail",
-    "loss": "loss",
-    "pace": "rounds/s",
-    "left": "left",
-}
-LESSER = ("bar", "pace", "curve", "left", "loss", "tail", "accuracy")  # the first gives way first
+BEFORE = {"name": "run", "state": "state", "round": "round", "bar": ""}  # columns, then scores, then these:
+AFTER = {"loss": "loss", "pace": "rounds/s", "left": "left"}
+LESSER = ("bar", "pace", "curve", "left", "loss")  # the first gives way first, then scores from the last on
 COLOURS = {"running": "cyan", "failed": "red", "stopped": "yellow", "unreadable": "red", "done": "green"}
 
 Cells = Mapping[str, str]  # by column
@@ -45,6 +35,14 @@ class Layout(NamedTuple):
 
     columns: list[str]
     name: int
+
+
+def headers() -> dict[str, str]:
+    """Titles of all columns; the first score stands before its curve, the others after it."""
+    from counterpoise.metrics.catalogue import find, shown_in
+
+    first, *others = ((key, find(key).short) for key in shown_in("line"))
+    return {**BEFORE, **dict([first]), "curve": "", **dict(others), **AFTER}
 
 
 def frame(folder: Path, found: Sequence[Progress], console: Console, most: int | None = None) -> Group:
@@ -71,27 +69,29 @@ def _table(folder: Path, runs: Sequence[Progress], console: Console) -> Table:
     from rich.table import Table
 
     steps = STEPS if console.encoding.startswith("utf") else PLAIN_STEPS
+    titles = headers()
     lines = [_cells(run, folder, steps) for run in runs]
     layout = arrange(lines, console.width)
     table = Table(box=None, pad_edge=False, padding=(0, GAP // 2), header_style="bold")
     for key in layout.columns:
         left = key in ("name", "state", "bar", "curve")
-        table.add_column(HEADERS[key], no_wrap=True, justify="left" if left else "right")
+        table.add_column(titles[key], no_wrap=True, justify="left" if left else "right")
     for run, cells in zip(runs, lines, strict=True):
         table.add_row(*(_drawn(key, cells[key], run, layout) for key in layout.columns))
     return table
 
 
 def _cells(run: Progress, folder: Path, steps: str) -> Cells:
-    loss, running = run.last("loss"), run.state == "running"
+    from counterpoise.metrics.catalogue import shown_in
+
+    loss, running, scores = run.last("loss"), run.state == "running", shown_in("line")
     return {
         "name": run.path.name if run.path == folder else str(run.path.relative_to(folder)),
         "state": run.state,
         "round": f"{run.round}/{run.rounds}",
         "bar": " " * BAR,
-        "accuracy": percent(run.last("accuracy")),
-        "curve": sparkline(run.curve("accuracy"), steps),
-        "tail": percent(run.last("tail")),
+        **{key: percent(run.last(key)) for key in scores},
+        "curve": sparkline(run.curve(scores[0]), steps),
         "loss": "" if loss is None else f"{loss:.3f}",
         "pace": "" if run.pace is None else f"{run.pace:.3g}",
         "left": clock(run.left) if running and run.left is not None else "",
@@ -100,11 +100,13 @@ def _cells(run: Progress, folder: Path, steps: str) -> Cells:
 
 def arrange(lines: Sequence[Cells], width: int) -> Layout:
     """Lesser columns give way until a fair piece of each name has room; a state and a round are never cut."""
+    titles = headers()
     widths = {
-        key: max(len(word) for word in (HEADERS[key], *(cells[key] for cells in lines))) for key in HEADERS
+        key: max(len(word) for word in (titles[key], *(cells[key] for cells in lines))) for key in titles
     }
-    columns = list(HEADERS)
-    for lesser in LESSER:
+    columns = list(titles)
+    scores = [key for key in titles if key not in (*BEFORE, *AFTER, "curve")]
+    for lesser in (*LESSER, *reversed(scores)):
         if _room(columns, widths, width) >= min(widths["name"], NAME):
             break
         columns.remove(lesser)

@@ -58,7 +58,7 @@ def list_runs(folder: Path, as_json: bool, sort: str | None = None) -> None:
 
 def sort_key(word: str) -> Callable[[Progress], Any]:
     """What runs are sorted by: names upwards, scores and times from the largest down; equal ones by data, method and seed."""
-    from counterpoise.experiment.record import HEADLINE
+    from counterpoise.metrics.catalogue import headline
 
     names: dict[str, Callable[[Progress], Any]] = {
         "run": lambda run: str(run.path),
@@ -70,8 +70,8 @@ def sort_key(word: str) -> Callable[[Progress], Any]:
     }
     if word in names:
         return lambda run: (names[word](run), *_group(run))
-    if word not in HEADLINE:
-        raise ConfigError(f"--sort {short(word)}: no such key; {legal_words(word, [*names, *HEADLINE])}")
+    if word not in headline():
+        raise ConfigError(f"--sort {short(word)}: no such key; {legal_words(word, [*names, *headline()])}")
     return lambda run: (*_from_the_best(run.last(word)), *_group(run))
 
 
@@ -91,7 +91,7 @@ def _group(run: Progress) -> tuple[Any, ...]:
 
 def _as_plain(run: Progress) -> dict[str, Any]:
     from counterpoise.compare.progress import data_words, problem_words
-    from counterpoise.experiment.record import HEADLINE
+    from counterpoise.metrics.catalogue import headline
 
     about: dict[str, Any] = {"folder": str(run.path), "state": run.state, "trouble": run.trouble}
     about["changed"] = datetime.fromtimestamp(run.changed).astimezone().isoformat(timespec="seconds")
@@ -105,7 +105,7 @@ def _as_plain(run: Progress) -> dict[str, Any]:
         "seed": run.result.seed,
         "round": run.round,
         "rounds": run.rounds,
-        "scores": {key: run.last(key) for key in HEADLINE},
+        "scores": {key: run.last(key) for key in headline()},
     }
 
 

@@ -39,9 +39,11 @@ class Live:
 
     def show(self, row: Mapping[str, Any], rounds: int) -> None:
         """The row of a finished round."""
+        from counterpoise.metrics.catalogue import find, shown_in
+
         # Rounds without an evaluation keep showing the last one.
-        self._scores |= {name: row[name] for name in ("accuracy", "tail") if row.get(name) is not None}
-        words = [f"{name} {value:.1%}" for name, value in self._scores.items()]
+        self._scores |= {name: row[name] for name in shown_in("line") if row.get(name) is not None}
+        words = [f"{find(name).short} {value:.1%}" for name, value in self._scores.items()]
         words += [f"loss {row['loss']:.3f}"] if row["loss"] is not None else ["round skipped"]
         words += [f"[red]{len(row['rejected'])} bad replies[/red]"] if row["rejected"] else []
         self._progress.update(self._task, completed=row["round"] + 1, total=rounds, scores="  ".join(words))

@@ -9,15 +9,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from counterpoise.compare.results import RunResult
-from counterpoise.experiment.record import HEADLINE, LAST
+from counterpoise.experiment.record import LAST
+from counterpoise.metrics.catalogue import find, headline
 from counterpoise.rounds import Outcome
 
 At = Literal["last", "best", "mean_last_10"]
 MOMENTS: tuple[At, ...] = ("last", "best", "mean_last_10")
 TO_TARGET = ("rounds_to_target", "bytes_to_target", "seconds_to_target")
 TOTALS = ("bytes", "seconds")
-LOWER_IS_BETTER = frozenset({"calibration_error", *TO_TARGET, *TOTALS})
 SHARE_OF_BEST = 0.95
+
+
+def lower_is_better(column: str) -> bool:
+    """Of costs always, of scores as their entry says."""
+    return column in (*TO_TARGET, *TOTALS) or find(column).lower
 
 
 class Cell(NamedTuple):
@@ -59,7 +64,7 @@ def make_row(
 
 def values_of(run: RunResult, score: str, at: At, target: float | None) -> dict[str, float | None]:
     """Scores at the chosen moment, the chosen score at every moment, what the target took, and totals."""
-    scores = [*HEADLINE, *([score] if score not in HEADLINE else [])]
+    scores = dict.fromkeys([*headline(), score])
     return {
         **{key: value_at(run, key, at) for key in scores},
         **{moment: value_at(run, score, moment) for moment in MOMENTS},
@@ -76,7 +81,7 @@ def value_at(run: RunResult, key: str, at: At) -> float | None:
     if not known:
         return None
     if at == "best":
-        return float(min(known) if key in LOWER_IS_BETTER else max(known))
+        return float(min(known) if lower_is_better(key) else max(known))
     return statistics.fmean(known)
 
 
@@ -95,20 +100,20 @@ def default_target(finals: Sequence[Sequence[float | None]], score: str) -> floa
     means = [mean for final in finals if (mean := Cell(tuple(final)).mean) is not None]
     if not means:
         return None
-    return min(means) / SHARE_OF_BEST if score in LOWER_IS_BETTER else max(means) * SHARE_OF_BEST
+    return min(means) / SHARE_OF_BEST if lower_is_better(score) else max(means) * SHARE_OF_BEST
 
 
 def scores_in(results: Sequence[RunResult]) -> list[str]:
     """Scores that some evaluation of these runs knows: shares, so no counts, no losses and nothing of the training."""
     rows = itertools.chain.from_iterable(result.scored for result in results)
     known = {key for row in rows for key, value in row.items() if isinstance(value, float)}
-    return sorted(known.difference(Outcome._fields, ("cross_entropy",)))
+    return sorted(key for key in known.difference(Outcome._fields) if find(key).unit == "percent")
 
 
 def _reaches(value: float | None, score: str, target: float | None) -> bool:
     if value is None or target is None:
         return False
-    return value <= target if score in LOWER_IS_BETTER else value >= target
+    return value <= target if lower_is_better(score) else value >= target
 
 
 def _traffic(row: Mapping[str, Any]) -> int:

@@ -9,12 +9,12 @@ from typing import NamedTuple
 import numpy as np
 
 from counterpoise.compare.cells import (
-    LOWER_IS_BETTER,
     MOMENTS,
     At,
     Cell,
     Row,
     default_target,
+    lower_is_better,
     make_row,
     scores_in,
     value_at,
@@ -136,7 +136,7 @@ def _rank(scores: Scores, problems: Sequence[str], methods: Sequence[str], score
     if len(methods) < 3:
         return None
     blocks = np.asarray(blocks_of(scores, problems, methods), float).reshape(-1, len(methods))
-    return rank_methods(methods, -blocks if score in LOWER_IS_BETTER else blocks, name_blocks(problems))
+    return rank_methods(methods, -blocks if lower_is_better(score) else blocks, name_blocks(problems))
 
 
 def _why(result: RunResult) -> str:

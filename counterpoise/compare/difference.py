@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 from counterpoise.compare.results import HOW, RunResult
 from counterpoise.experiment.config import dotted
-from counterpoise.experiment.record import HEADLINE
+from counterpoise.experiment.record import best_of
+from counterpoise.metrics.catalogue import headline
 
 NAMED_KEYS = 3  # of a config that differs in more, the others are counted
 
@@ -72,8 +73,8 @@ def difference(one: RunResult, other: RunResult) -> Difference:
         same_model=None if None in shas else shas[0] == shas[1],
         params_sha256=shas,
         scored_round=scored_round,
-        last={key: (_last(scored[0], key), _last(scored[1], key)) for key in HEADLINE},
-        best={key: (_best(scored[0], key), _best(scored[1], key)) for key in HEADLINE},
+        last={key: (_last(scored[0], key), _last(scored[1], key)) for key in headline()},
+        best={key: (best_of(scored[0], key), best_of(scored[1], key)) for key in headline()},
         recorded=recorded,
     )
 
@@ -114,10 +115,6 @@ def _scored_up_to(run: RunResult, round: int) -> Rows:
 
 def _last(scored: Rows, key: str) -> float | None:
     return scored[-1].get(key) if scored else None
-
-
-def _best(scored: Rows, key: str) -> float | None:
-    return max((row[key] for row in scored if row.get(key) is not None), default=None)
 
 
 def _config_words(config: Pairs) -> str:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from counterpoise.compare.results import HOW, RunResult
 from counterpoise.core.method import MethodSpec, find_entry, read_spec
+from counterpoise.metrics.catalogue import find
 
 Piece = tuple[str, dict[str, Any]]  # a method or a part, and all its arguments
 
@@ -60,7 +61,7 @@ def label_problems(results: Sequence[RunResult]) -> list[str]:
 
 
 def score_words(score: str) -> str:
-    return score.replace("_", " ").replace("f1", "F1")
+    return find(score).words
 
 
 def show(value: Any) -> str:

@@ -28,6 +28,7 @@ from counterpoise.compare.sweep import MethodEntry, Sweep, Tune
 from counterpoise.data.federation import Federation
 from counterpoise.errors import ConfigError
 from counterpoise.experiment.atomic import write_atomically
+from counterpoise.metrics.catalogue import find
 
 
 class Trial(NamedTuple):
@@ -91,7 +92,8 @@ def choose(search: Search, out: Path, score: str) -> Tuned:
     if len(search.trials) == 1:
         return Tuned(search, [[]], search.trials[0].setting)
     scores = [[_score(job, out, score) for job in trial.jobs] for trial in search.trials]
-    means = [_mean(values) for values in scores]
+    sign = -1 if find(score).lower else 1
+    means = [_mean(values, sign) for values in scores]
     best = max(means)
     chosen = None if best == -math.inf else search.trials[means.index(best)].setting
     return Tuned(search, scores, chosen)
@@ -159,13 +161,13 @@ def _score(job: Job, out: Path, score: str) -> float | None:
         return None
     if given_up(job, out) is not None:  # even where someone took it to its end
         return None
-    return result.summary[score]  # type: ignore[no-any-return]
+    return result.summary.get(score)
 
 
-def _mean(values: Sequence[float | None]) -> float:
-    """The mean over seeds; a setting that failed with one of them is not chosen."""
+def _mean(values: Sequence[float | None], sign: int) -> float:
+    """The mean over seeds, high where good; a setting that failed with one of them is not chosen."""
     known = [value for value in values if value is not None]
-    return statistics.fmean(known) if len(known) == len(values) else -math.inf
+    return sign * statistics.fmean(known) if len(known) == len(values) else -math.inf
 
 
 def _record_search(one: Tuned) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
-from counterpoise.compare.cells import LOWER_IS_BETTER
+from counterpoise.compare.cells import lower_is_better
 from counterpoise.compare.labels import score_words
 from counterpoise.compare.pairing import Scores, blocks_of, name_blocks
 from counterpoise.compare.statistics import (
@@ -103,7 +103,7 @@ def _verdict(
 def _decide(rank_biserial: float, adjusted: float, score: str) -> Judgement:
     if adjusted >= ALPHA:
         return "no evidence"
-    return "better" if (rank_biserial > 0) != (score in LOWER_IS_BETTER) else "worse"
+    return "better" if (rank_biserial > 0) != lower_is_better(score) else "worse"
 
 
 def _sentence(verdict: Verdict, unit: str, informative: int, tests: int) -> str:

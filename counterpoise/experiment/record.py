@@ -11,21 +11,11 @@ from typing import Any
 import torch
 
 from counterpoise.core.plugins import plugin_versions
+from counterpoise.metrics.catalogue import find, headline
 from counterpoise.rounds import Outcome
 from counterpoise.version import __version__
 
 PACKAGES = ("torch", "numpy", "scipy", "scikit-learn", "safetensors")
-HEADLINE = (
-    "accuracy",
-    "balanced_accuracy",
-    "macro_f1",
-    "weighted_f1",
-    "g_mean",
-    "head",
-    "medium",
-    "tail",
-    "worst_class_recall",
-)
 LAST = 10
 
 
@@ -56,8 +46,8 @@ def summarise_rows(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
     return {
         **last,
-        "best": {key: _best(scored, key) for key in HEADLINE},
-        "mean_last_10": {key: _mean([row[key] for row in scored[-LAST:]]) for key in HEADLINE},
+        "best": {key: best_of(scored, key) for key in headline()},
+        "mean_last_10": {key: _mean([row.get(key) for row in scored[-LAST:]]) for key in headline()},
         "rejected_replies": sum(len(row["rejected"]) for row in rows),
         "clipped_replies": sum(len(row.get("clipped", ())) for row in rows),
         "skipped_rounds": sum(row["skipped"] for row in rows),
@@ -65,8 +55,10 @@ def summarise_rows(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _best(rows: Sequence[Mapping[str, Any]], key: str) -> float | None:
-    return max((row[key] for row in rows if row[key] is not None), default=None)
+def best_of(rows: Sequence[Mapping[str, Any]], key: str) -> float | None:
+    """The best value of a score over rows."""
+    known = [row[key] for row in rows if row.get(key) is not None]
+    return (min if find(key).lower else max)(known, default=None)
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
 
 from counterpoise.errors import DataError
-from counterpoise.experiment.record import HEADLINE
+from counterpoise.metrics.catalogue import headline
 
 LARGEST = 2**53  # of the whole numbers that a float holds
 
@@ -62,19 +63,24 @@ class Round(Row):
     skipped: bool
 
 
-# Of the scores those that readers show of a run at work.
-Scored = create_model("Scored", __base__=Round, **dict.fromkeys(HEADLINE, (float | None, None)))  # type: ignore[call-overload]
-ROUNDS, TIMES = TypeAdapter(list[Scored]), TypeAdapter(list[Spent])
+TIMES = TypeAdapter(list[Spent])
 
 
 def check_rounds(rows: Sequence[dict[str, Any]], path: Path) -> None:
     """Refuse rows of metrics.jsonl that no run writes."""
-    _check(ROUNDS, rows, path)
+    _check(_rounds(headline()), rows, path)
 
 
 def check_times(rows: Sequence[dict[str, Any]], path: Path) -> None:
     """Refuse rows of timing.jsonl that no run writes."""
     _check(TIMES, rows, path)
+
+
+@functools.cache
+def _rounds(scores: tuple[str, ...]) -> TypeAdapter[Any]:
+    """Rounds with, of the scores, those that readers show of a run at work."""
+    form = create_model("Scored", __base__=Round, **dict.fromkeys(scores, (float | None, None)))  # type: ignore[call-overload]
+    return TypeAdapter(list[form])
 
 
 def _check(form: TypeAdapter[Any], rows: Sequence[dict[str, Any]], path: Path) -> None:

@@ -1,6 +1,7 @@
 """Confusion counts that add up over clients, and the scores read off them."""
 
 from counterpoise.metrics.confusion import calibration, confusion, cross_entropies
+from counterpoise.metrics.roc import histograms, per_class_auroc, per_class_average_precision
 from counterpoise.metrics.scores import (
     Score,
     Worst,
@@ -9,6 +10,7 @@ from counterpoise.metrics.scores import (
     expected_calibration_error,
     g_mean,
     macro_f1,
+    matthews,
     mean_client_balanced_accuracy,
     mean_cross_entropy,
     per_class_f1,
@@ -34,9 +36,13 @@ __all__ = [
     "expected_calibration_error",
     "g_mean",
     "group_recall",
+    "histograms",
     "macro_f1",
+    "matthews",
     "mean_client_balanced_accuracy",
     "mean_cross_entropy",
+    "per_class_auroc",
+    "per_class_average_precision",
     "per_class_f1",
     "per_class_precision",
     "per_class_recall",

@@ -60,6 +60,22 @@ def macro_f1(confusion: Counts) -> Score:
     return mean_score(per_class_f1(confusion))
 
 
+def matthews(confusion: Counts) -> Score:
+    """``(s h - sum_c t_c p_c) / sqrt((s^2 - sum t_c^2) (s^2 - sum p_c^2))`` for s samples, h hits, support t and predictions p.
+
+    0 where all predictions are of one class, None where all samples are. Gorodkin (2004), R_K.
+    """
+    hits, supports, predicted = (
+        torch.tensor(column, dtype=torch.float64) for column in zip(*_margins(confusion), strict=True)
+    )
+    samples = supports.sum()
+    true, guessed = (float(samples**2 - column.square().sum()) for column in (supports, predicted))
+    if not true:
+        return None
+    covariance = float(samples * hits.sum() - supports @ predicted)
+    return covariance / math.sqrt(true * guessed) if guessed else 0.0
+
+
 def weighted_f1(confusion: Counts) -> Score:
     """Mean F1 weighted by support."""
     supports = [support for _, support, _ in _margins(confusion)]

@@ -6,14 +6,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-COLUMNS = {
-    "accuracy": "accuracy",
-    "balanced_accuracy": "balanced",
-    "macro_f1": "macro-F1",
-    "head": "head",
-    "medium": "medium",
-    "tail": "tail",
-}
+from counterpoise.metrics.catalogue import find, shown_in
 
 
 def group_by_method(summaries: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
@@ -39,7 +32,7 @@ def rows_of(summaries: Sequence[Mapping[str, Any]]) -> list[list[str]]:
         [
             method,
             str(len(runs)),
-            *(spread([run[key] for run in runs]) for key in COLUMNS),
+            *(spread([run.get(key) for run in runs]) for key in shown_in("runs")),
             f"{statistics.fmean(run['seconds'] for run in runs):.1f}",
         ]
         for method, runs in group_by_method(summaries).items()
@@ -47,7 +40,7 @@ def rows_of(summaries: Sequence[Mapping[str, Any]]) -> list[list[str]]:
 
 
 def header() -> list[str]:
-    return ["method", "seeds", *(f"{name} %" for name in COLUMNS.values()), "seconds"]
+    return ["method", "seeds", *(f"{find(name).short} %" for name in shown_in("runs")), "seconds"]
 
 
 def table(summaries: Sequence[Mapping[str, Any]]) -> str:

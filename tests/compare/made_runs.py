@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from counterpoise.compare.results import RunResult
-from counterpoise.experiment.record import HEADLINE
+from counterpoise.metrics.catalogue import headline
 
 DOWN, UP = 600, 400  # bytes of every round
 SECONDS = 0.5
@@ -49,7 +49,7 @@ def _row(
     if (round + 1) % every:
         return row
     place = round // every
-    known = dict.fromkeys(HEADLINE, scores[place]) | {"supported_classes": 10, "worst_class": "6"}
+    known = dict.fromkeys(headline(), scores[place]) | {"supported_classes": 10, "worst_class": "6"}
     return row | known | ({"calibration_error": calibration[place]} if calibration else {})
 
 

@@ -33,6 +33,23 @@ def test_three_classes_by_hand() -> None:
     assert metrics.worst_class(THREE) == Worst(2, 0.0)
 
 
+def test_matthews_by_hand() -> None:
+    # 16 samples, 9 hits; sum t p = 8 * 11 + 4 * 5 = 108; sum t^2 = 96, sum p^2 = 146
+    assert metrics.matthews(THREE) == pytest.approx((16 * 9 - 108) / ((256 - 96) * (256 - 146)) ** 0.5)
+    assert metrics.matthews([[2, 0], [0, 3]]) == 1
+    assert metrics.matthews([[0, 2], [3, 0]]) == -1
+    assert metrics.matthews([[2, 0], [3, 0]]) == 0  # one answer to everything is chance
+    assert metrics.matthews([[2, 1], [0, 0]]) is None  # one class alone correlates with nothing
+
+
+@given(labels)
+def test_matthews_equals_scikit_learn(pair: tuple[list[int], list[int]]) -> None:
+    y, guess = pair
+    counts = sk.confusion_matrix(y, guess, labels=range(5))
+    expected = sk.matthews_corrcoef(y, guess) if len(set(y)) > 1 else None
+    assert metrics.matthews(counts) == (None if expected is None else pytest.approx(expected))
+
+
 def test_a_class_without_support_has_no_score_and_no_part_in_a_mean() -> None:
     assert metrics.per_class_recall(NO_SUPPORT) == [0.6, 0.8, None]
     assert metrics.per_class_precision(NO_SUPPORT) == [1.0, 0.8, None]

@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from counterpoise.compare.cells import LOWER_IS_BETTER, MOMENTS, TO_TARGET, TOTALS, Cell, Row
+from counterpoise.compare.cells import MOMENTS, TO_TARGET, TOTALS, Cell, Row, lower_is_better
 from counterpoise.compare.comparison import Comparison
-from counterpoise.compare.labels import score_words
 from counterpoise.compare.statistics import DECIMALS
+from counterpoise.metrics.catalogue import find, shown_in
 
 TITLES = {
-    "balanced_accuracy": "balanced",
-    "macro_f1": "macro-F1",
-    "g_mean": "G-mean",
-    "worst_class_recall": "worst class",
     "mean_last_10": "mean of last 10",
     "rounds_to_target": "rounds to target",
     "bytes_to_target": "MB to target",
@@ -22,7 +18,6 @@ TITLES = {
     "bytes": "MB",
     "seconds": "s",
 }
-SCORES = ("accuracy", "balanced_accuracy", "macro_f1", "head", "medium", "tail", "worst_class_recall")
 COSTS = (*TO_TARGET, *TOTALS)
 COURSE = (*MOMENTS, *COSTS)
 MARKS = {"better": "†", "worse": "‡", "no evidence": ""}
@@ -38,11 +33,12 @@ class Styled(NamedTuple):
 
 
 def score_columns(comparison: Comparison) -> tuple[str, ...]:
-    return SCORES if comparison.score in SCORES else (comparison.score, *SCORES)
+    usual = shown_in("table")
+    return usual if comparison.score in usual else (comparison.score, *usual)
 
 
 def title_of(column: str) -> str:
-    return TITLES.get(column, score_words(column))
+    return TITLES.get(column) or find(column).short
 
 
 def rows_by_problem(comparison: Comparison) -> dict[str, list[Row]]:
@@ -78,12 +74,12 @@ def show_cell(cell: Cell, column: str) -> str:
 def _scale(column: str) -> float:
     if column in ("bytes", "bytes_to_target"):
         return MEGABYTES
-    return 1.0 if column in COSTS else 100.0
+    return 100.0 if column in MOMENTS or (column not in COSTS and find(column).unit == "percent") else 1.0
 
 
 def _best_methods(rows: Sequence[Row], column: str) -> set[str]:
     """Methods with the best mean, of those that have a value for every seed; none where all are alike."""
-    sign = -1 if column in LOWER_IS_BETTER else 1
+    sign = -1 if lower_is_better(column) else 1
     means = {
         row.method: round(sign * mean, DECIMALS)
         for row in rows

@@ -24,10 +24,11 @@ from counterpoise.engines.flower.records import (
 )
 from counterpoise.engines.flower.refusal import Refused
 from counterpoise.errors import ConfigError
-from counterpoise.evaluate import Measurement, count
+from counterpoise.evaluate import Measurement, count, count_all
 
 TRAIN, MEASURE, HELLO = "train", "evaluate.measure", "query.hello"
-MEASUREMENTS: dict[str, Measurement] = {"count": count}  # what a client may be asked to measure, by name
+# What a client may be asked to measure, by name.
+MEASUREMENTS: dict[str, Measurement] = {"count": count, "count_all": count_all}
 
 MOST_TASKS = 10_000  # of one message
 

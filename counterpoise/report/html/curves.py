@@ -5,37 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from counterpoise.compare.cells import LOWER_IS_BETTER, scores_in
-from counterpoise.compare.labels import score_words
+from counterpoise.compare.cells import lower_is_better, scores_in
 from counterpoise.compare.results import RunResult
-from counterpoise.experiment.record import HEADLINE
+from counterpoise.metrics.catalogue import find, headline
 from counterpoise.report.html.study import Study, mean_and_deviation, thin
 
 BUDGET = 250_000  # numbers of all curves together: about a megabyte and a half
 FEWEST, MOST = 20, 200  # points of one curve
 LOSSES = {
     "loss": "Training loss",
-    "cross_entropy": "Cross-entropy on the test set",
+    "cross_entropy": find("cross_entropy").title,
     "validation_cross_entropy": "Cross-entropy on the server's validation samples",
 }
 CLIENTS = ("mean_client_balanced_accuracy", "worst_client_balanced_accuracy")
-NAMES = {
-    "macro_f1": "Macro-F1",
-    "g_mean": "G-mean",
-    "head": "Recall of head classes",
-    "medium": "Recall of medium classes",
-    "tail": "Recall of tail classes",
-    "worst_class_recall": "Recall of the worst class",
-    "mean_client_balanced_accuracy": "Balanced accuracy, mean over clients",
-    "worst_client_balanced_accuracy": "Balanced accuracy of the worst client",
-    **LOSSES,
-}
 Read = Callable[[Mapping[str, Any]], Any]
-
-
-def score_name(key: str) -> str:
-    words = score_words(key)
-    return NAMES.get(key) or words[0].upper() + words[1:]
 
 
 def curve_data(study: Study) -> dict[str, Any]:
@@ -92,10 +75,14 @@ def _scores(runs: Sequence[RunResult], first: str) -> list[str]:
     """The chosen score, then the usual ones, then whatever else was recorded."""
     clients = CLIENTS if any("clients" in row for run in runs for row in run.scored) else ()
     losses = [key for key in LOSSES if any(_reader(key)(row) is not None for run in runs for row in run.rows)]
-    others = [key for key in scores_in(runs) if key not in HEADLINE]
-    return list(dict.fromkeys([first, *HEADLINE, *clients, *others, *losses]))
+    usual = headline()
+    others = [key for key in scores_in(runs) if key not in usual]
+    return list(dict.fromkeys([first, *usual, *clients, *others, *losses]))
 
 
 def _describe(score: str) -> dict[str, Any]:
-    lower = score in LOSSES or score in LOWER_IS_BETTER
-    return {"key": score, "name": score_name(score), "percent": score not in LOSSES, "lower": lower}
+    if score in LOSSES:
+        return {"key": score, "name": LOSSES[score], "percent": False, "lower": True}
+    entry = find(score)
+    share = entry.unit == "percent"
+    return {"key": score, "name": entry.title, "percent": share, "lower": lower_is_better(score)}

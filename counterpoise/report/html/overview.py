@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from counterpoise.compare.cells import LOWER_IS_BETTER, Cell
+from counterpoise.compare.cells import Cell, lower_is_better
 from counterpoise.compare.results import RunResult
 from counterpoise.compare.verdicts import ALL, Verdict
-from counterpoise.report.html.curves import score_name
+from counterpoise.metrics.catalogue import find
 from counterpoise.report.html.markup import Html, element, join
 from counterpoise.report.html.study import Study
 from counterpoise.report.html.tables import MOMENTS, SIGNS, cost_of
@@ -105,9 +105,9 @@ def _leader(study: Study) -> Html:
         best = min(here, key=lambda row: cost_of(study, row, score), default=None)
         if best is not None and len(here) > 1:
             where = f" on {problem}" if problem else ""
-            word = "Lowest" if score in LOWER_IS_BETTER else "Highest"
+            word = "Lowest" if lower_is_better(score) else "Highest"
             lines.append(
-                f"{word} mean {score_name(score).lower()}{where}: {best.method}, {_plain(best.cells[score])}."
+                f"{word} mean {find(score).title.lower()}{where}: {best.method}, {_plain(best.cells[score])}."
             )
     return element("p", " ".join(lines), class_="leader") if 0 < len(lines) <= 3 else Html()
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from counterpoise.experiment.atomic import write_atomically
 from counterpoise.report.html import clients, overview, provenance
+from counterpoise.report.html.class_table import class_table
 from counterpoise.report.html.classes import class_data, group_data, partition_data
 from counterpoise.report.html.curves import curve_data
 from counterpoise.report.html.diagnostics import diagnostic_data
@@ -106,7 +107,7 @@ def _sections(study: Study) -> list[tuple[str, str, Html]]:
         ),
         ("table", "Results", tables(study)),
         ("curves", "Learning curves", _chart("curves")),
-        ("classes", "Classes", join([_chart("recall"), _chart("groups")])),
+        ("classes", "Classes", join([_chart("recall"), _chart("groups"), class_table(study)])),
         ("clients", "Clients", join([_chart("partition"), worst or Html()])),
         ("diagnostics", "Inside the methods", _chart("diagnostics")),
         ("server", "What the server learned", clients.server_view(study)),

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from counterpoise.compare.cells import LOWER_IS_BETTER, Cell, Row
-from counterpoise.report.html.curves import score_name
+from counterpoise.compare.cells import Cell, Row, lower_is_better
+from counterpoise.metrics.catalogue import capital, find, shown_in
 from counterpoise.report.html.markup import Html, breakable, element, join, table
 from counterpoise.report.html.study import Study
-from counterpoise.report.html.units import Show, bytes_, number, percent, seconds
+from counterpoise.report.html.units import Show, bytes_, number, percent, seconds, show_score
 
 MOMENTS = {"last": "last round", "best": "best round", "mean_last_10": "mean of the last 10 evaluations"}
 SIGNS = {"better": "▲", "worse": "▼", "no evidence": "○"}
 Columns = dict[str, tuple[str, Show]]  # key of a cell -> title and how to write it
-SCORES = ("balanced_accuracy", "accuracy", "macro_f1", "head", "medium", "tail", "worst_class_recall")
-HEADS = {
-    "balanced_accuracy": "Balanced",
-    "head": "Head",
-    "medium": "Medium",
-    "tail": "Tail",
-    "worst_class_recall": "Worst class",
-}
+FIRST = "balanced_accuracy"  # of the scores; the report is about imbalance
 PROBLEM = element("th", "Problem", scope="col", class_="words")
 COSTS: Columns = {
     "last": ("Last", percent),
@@ -35,15 +28,15 @@ COSTS: Columns = {
 def tables(study: Study) -> Html:
     """Scores, then what they cost."""
     score = study.comparison.score
-    keys = list(dict.fromkeys([score, *SCORES]))
-    scores: Columns = {key: (HEADS.get(key, score_name(key)), percent) for key in keys}
+    keys = list(dict.fromkeys([score, FIRST, *shown_in("table")]))
+    scores: Columns = {key: (capital(find(key).short), show_score(key)) for key in keys}
     moment = MOMENTS[study.comparison.at]
     first = (
         f"Scores in percent, {moment}, mean ± sample deviation over seeds; the best mean of a column is bold"
     )
     targets = [f"{100 * t:.1f} %" for t in study.comparison.targets.values() if t is not None]
     aim = f"; the target is {' or '.join(dict.fromkeys(targets))}" if 0 < len(targets) <= 3 else ""
-    second = f"{score_name(score)} at three moments, and what a run sends and takes{aim}"
+    second = f"{find(score).title} at three moments, and what a run sends and takes{aim}"
     return join([_table(study, first, scores, True), _table(study, second, COSTS, False)])
 
 
@@ -119,7 +112,7 @@ def cost_of(study: Study, row: Row, key: str) -> float:
     """Small where good."""
     mean = row.cells[key].mean
     assert mean is not None
-    return mean if (study.comparison.score if key in MOMENTS else key) in LOWER_IS_BETTER else -mean
+    return mean if lower_is_better(study.comparison.score if key in MOMENTS else key) else -mean
 
 
 def problem_cell(problem: str) -> Html:

@@ -5,11 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
+from counterpoise.metrics.catalogue import find
+
 Show: TypeAlias = Callable[[float], str]
 
 
 def percent(share: float) -> str:
     return f"{100 * share:.1f}"
+
+
+def plain(value: float) -> str:
+    return f"{value:.3g}"
+
+
+def show_score(name: str) -> Show:
+    return percent if find(name).unit == "percent" else plain
 
 
 def number(value: float) -> str:

@@ -28,9 +28,10 @@ function heights(series, share) {
     means.flatMap((mean, place) => (mean === null ? [] : [mean - (spread?.[place] ?? 0), mean + (spread?.[place] ?? 0)])),
   );
   let [low, high] = ends.length ? [Math.min(...ends), Math.max(...ends)] : [0, 1];
+  const least = low < 0 ? -1 : 0; // a correlation may be negative
   const air = (high - low || Math.abs(high) || 1) * 0.05;
   [low, high] = [low - air, high + air];
-  return share ? [Math.max(low, 0), Math.min(high, 1)] : [low, high];
+  return share ? [Math.max(low, least), Math.min(high, 1)] : [low, high];
 }
 
 /** Runs of neighbouring places without a gap. */
