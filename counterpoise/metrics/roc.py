@@ -21,8 +21,10 @@ FARTHEST = 750.0  # and beyond which all are tied; exp(-745) is the least positi
 
 def bins_for(classes: int) -> int:
     """A power of two; 0 where there are too many classes."""
+    if classes > MOST_CLASSES:
+        return 0
     room = 1 << int(math.log2(CELLS / (2 * classes)))
-    return min(max(room, FEWEST_BINS), MOST_BINS) if classes <= MOST_CLASSES else 0
+    return min(max(room, FEWEST_BINS), MOST_BINS)
 
 
 def histograms(logits: Tensor, y: Tensor, mask: Tensor | None = None) -> Tensor:

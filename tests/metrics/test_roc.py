@@ -143,6 +143,7 @@ def test_memory_is_bounded_and_too_many_classes_have_no_areas() -> None:
     logits, y = samples(2, 400, MOST_CLASSES + 1, 1.0)
     sums = count_all(Outputs(logits, logits), Batch(logits, y, torch.ones_like(y)))
     assert "histograms" not in sums
+    assert bins_for(10**6) == 0
     found = work_out(sums)
     assert found["auroc"] is None
     assert found["per_class_auroc"] == [None] * (MOST_CLASSES + 1)
