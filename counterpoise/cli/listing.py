@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from counterpoise.cli.runs import percent, roomy_console
-from counterpoise.errors import ConfigError, legal_words, short
+from counterpoise.errors import ConfigError, legal_words, printable, short
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -114,7 +114,8 @@ def print_runs(runs: Sequence[Progress], console: Console) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    lines = [_cells(run) for run in runs]
+    # As it will be shown, so that it is as wide as it is taken for.
+    lines = [{column: printable(cell) for column, cell in _cells(run).items()} for run in runs]
     widths = arrange(lines, console.width)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in widths:
