@@ -121,6 +121,18 @@ def test_a_message_that_its_client_did_not_answer_is_sent_again_when_it_asks_for
     )
 
 
+def test_a_client_that_comes_again_is_never_offline_in_between(tmp_path: Path) -> None:
+    """A round that looks at that moment would end without it."""
+    with served(tmp_path, ["a"]) as here:
+        here.wire("a").activate()
+        gone: list[int] = []
+        leave = here.hub.link.deactivate_node
+        here.hub.link.deactivate_node = lambda node: gone.append(node) or leave(node)  # type: ignore[method-assign, func-returns-value]
+        here.wire("a").activate()
+        assert here.hub.online(here.nodes["a"])
+    assert gone == []
+
+
 def test_a_message_that_ends_its_client_each_time_is_given_up(tmp_path: Path) -> None:
     with served(tmp_path, ["a"]) as here:
         wire = here.wire("a")

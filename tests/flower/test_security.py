@@ -215,6 +215,7 @@ def test_the_second_node_that_has_a_clients_key_is_refused_while_the_first_is_th
         with pytest.raises(Turned, match="another node speaks for this client"):
             twin.activate()
         again.activate()  # from the state folder of the first, which has ended
+        assert port.hub.online(port.nodes["a"])
         first.leave()
     twin.activate()
 

@@ -121,6 +121,12 @@ def online_nodes(link: LinkState) -> list[node_pb2.NodeInfo]:
     return list(link.get_node_info(statuses=[NodeStatus.ONLINE]))
 
 
+def renew(link: LinkState, asked: Any, node: int) -> Any:
+    """A node that is online and comes again."""
+    link.acknowledge_node_heartbeat(node, asked.heartbeat_interval)
+    return fleet_pb2.ActivateNodeResponse(node_id=node)
+
+
 def signing_key(headers: Mapping[str, str], known: Callable[[bytes], bool]) -> bytes | None:
     """The known public key whose owner signed this request a short while ago; None where nobody did."""
     try:

@@ -19,7 +19,7 @@ import uvicorn
 from google.protobuf.message import DecodeError
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route as Path
 
@@ -75,6 +75,8 @@ class Front:
             reply = await self._handle(request, route, asked, node)
         except Denied as denied:
             return PlainTextResponse(str(denied), denied.status)
+        except ClientDisconnect:
+            return PlainTextResponse("", 400)  # nobody reads it
         except FlowerError:
             return PlainTextResponse("", 409)  # Flower's reasons are for this machine's log
         return Response(reply.SerializeToString(), media_type=PROTOBUF)
@@ -109,8 +111,8 @@ class Front:
     async def _handle(self, request: Request, route: Route, asked: Any, node: int) -> Any:
         hub = self.hub
         hub.note(node)
-        if route is ROUTES["activate-node"]:
-            self._admit(request, node)
+        if route is ROUTES["activate-node"] and self._admit(request, node):
+            return adapter.renew(hub.link, asked, node)
         if route is ROUTES["pull-messages"]:
             return await self._pull(request, asked, node)
         if route is ROUTES["push-messages"]:
@@ -128,8 +130,11 @@ class Front:
                 self.hub.late[name] = self.hub.late.get(name, 0) + 1
                 raise Denied(409, "nobody waits for this answer")
 
-    def _admit(self, request: Request, node: int) -> None:
-        """One node speaks for a client; the one that follows it from the same folder takes its place at once."""
+    def _admit(self, request: Request, node: int) -> bool:
+        """One node speaks for a client; one that follows it from the same folder takes its place at once.
+
+        Returns whether it does: such a node is never offline in between, or its round would end without it.
+        """
         hub, version = self.hub, request.headers.get(VERSION_HEADER, "")[:40]
         name = hub.names.get(node, "a client")
         if version != __version__:
@@ -138,12 +143,12 @@ class Front:
                 409, f"this client has version {version}, the server {__version__}; both need the same"
             )
         place = request.headers.get(PLACE_HEADER, "")[:80]
-        if hub.online(node):
-            if place != hub.places.get(node):
-                raise Denied(409, "another node speaks for this client; it must end first")
-            hub.link.deactivate_node(node)
+        online = hub.online(node)
+        if online and place != hub.places.get(node):
+            raise Denied(409, "another node speaks for this client; it must end first")
         hub.places[node] = place
         hub.turned_away.pop(name, None)
+        return online
 
     async def _pull(self, request: Request, asked: Any, node: int) -> Any:
         """The next message, as soon as there is one; a node that waits costs nothing."""
