@@ -110,7 +110,6 @@ class Front:
 
     async def _handle(self, request: Request, route: Route, asked: Any, node: int) -> Any:
         hub = self.hub
-        hub.note(node)
         if route is ROUTES["activate-node"] and self._admit(request, node):
             return adapter.renew(hub.link, asked, node)
         if route is ROUTES["pull-messages"]:

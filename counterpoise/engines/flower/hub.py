@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,7 +18,6 @@ class Hub:
     link: LinkState = field(default_factory=lambda: link_factory().state())
     names: dict[int, str] = field(default_factory=dict)  # node -> client, of nodes that have a key of ours
     places: dict[int, str] = field(default_factory=dict)  # node -> the state folder that it came from
-    seen: dict[int, float] = field(default_factory=dict)  # node -> when it last asked for something
     turned_away: dict[str, str] = field(default_factory=dict)  # client -> why it was refused at the door
     late: dict[str, int] = field(
         default_factory=dict
@@ -31,9 +29,6 @@ class Hub:
     _lost: set[str] = field(default_factory=set)  # messages whose node asked for another without an answer
     _stirred: set[int] = field(default_factory=set)  # nodes that sent a piece of something
     _bells: dict[int, set[tuple[asyncio.AbstractEventLoop, asyncio.Event]]] = field(default_factory=dict)
-
-    def note(self, node: int) -> None:
-        self.seen[node] = time.time()
 
     def online(self, node: int) -> bool:
         return any(there.node_id == node for there in online_nodes(self.link))
