@@ -19,14 +19,14 @@ from itertools import product
 import torch
 from torch import nn
 
-from counterpoise.build import build_simulation
 from counterpoise.core.local import Local
 from counterpoise.data.dataset import Samples, no_scaling
 from counterpoise.data.federation import Federation
 from counterpoise.engines.choose import EngineSettings
 from counterpoise.engines.precision import Precision, arithmetic
 from counterpoise.models.model import MODELS
-from counterpoise.together import join
+from counterpoise.run.build import build_simulation
+from counterpoise.run.joined import join
 
 CLIENTS, BATCH, STEPS, REPEATS = 10, 50, 20, 5
 SKEWED, EVEN = (60, 40, 25, 15, 10, 8, 5, 4, 2, 1), (17,) * 10  # steps of ten clients, 170 in all

@@ -18,14 +18,14 @@ from typing import NamedTuple
 
 import torch
 
-from counterpoise.build import build_simulation
 from counterpoise.core.local import Local
-from counterpoise.core.part import Task
+from counterpoise.core.messages import Task
 from counterpoise.data.dataset import Samples, no_scaling
 from counterpoise.data.federation import Federation
 from counterpoise.engines.choose import EngineSettings
 from counterpoise.engines.processes import keep_memory
-from counterpoise.rounds import one_exchange
+from counterpoise.run.build import build_simulation
+from counterpoise.server.round import one_exchange
 
 CLASSES, IMBALANCE = 10, 20.0
 METHODS = {

@@ -10,18 +10,18 @@ from typing import Any
 
 from torch import nn
 
-from counterpoise.build import build_simulation
-from counterpoise.core.arguments import Seed, check_arguments, parameters_of, refuse_unknown
 from counterpoise.core.codec import digest
 from counterpoise.core.local import Local
 from counterpoise.core.method import Method, MethodSpec
-from counterpoise.core.registry import Count
 from counterpoise.data.dataset import DATASETS, Dataset
 from counterpoise.data.federation import Federation
 from counterpoise.data.prepare import apply_imbalance, split_federation
 from counterpoise.engines.choose import EngineSettings
-from counterpoise.experiment.record import summarise_rows
-from counterpoise.rounds import Cohort
+from counterpoise.registry.arguments import Seed, check_arguments, parameters_of, refuse_unknown
+from counterpoise.registry.registry import Count
+from counterpoise.run.build import build_simulation
+from counterpoise.run.store.record import summarise_rows
+from counterpoise.server.cohort import Cohort
 
 
 def load_data(

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from counterpoise.build import build_simulation
 from counterpoise.core.codec import digest
 from counterpoise.core.local import Local
 from counterpoise.core.method import METHODS, PARTS, Method, MethodSpec, build_method
@@ -18,10 +17,12 @@ from counterpoise.data.dataset import Samples, no_scaling
 from counterpoise.data.federation import Federation
 from counterpoise.engines.choose import EngineSettings
 from counterpoise.models.model import MODELS
-from counterpoise.rounds import Cohort, Outcome, ServerState, one_exchange
-from counterpoise.search import propose_tasks
-from counterpoise.simulation import Simulation
-from counterpoise.together import Together, join, share_samples
+from counterpoise.run.build import build_simulation
+from counterpoise.run.joined import Together, join, share_samples
+from counterpoise.run.simulation import Simulation
+from counterpoise.server.cohort import Cohort
+from counterpoise.server.round import Outcome, ServerState, one_exchange
+from counterpoise.server.search import propose_tasks
 
 SIZES = (20, 50, 13, 30, 7, 1)  # not in order, so that an engine that sorts its clients must undo it
 CLASSES = 4

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 from counterpoise.cli import main
-from counterpoise.experiment.config import Experiment, binding, make_experiment
-from counterpoise.experiment.folder import RunFolder
-from counterpoise.experiment.seal import SEAL, digest_of, seal
-from counterpoise.experiment.toml import override, read_toml, write_toml
+from counterpoise.run.config.experiment import Experiment, binding, make_experiment
+from counterpoise.run.store.folder import RunFolder
+from counterpoise.run.store.seal import SEAL, digest_of, seal
+from counterpoise.system.toml import override, read_toml, write_toml
 
 TINY: dict[str, Any] = {
     "rounds": 4,

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-from counterpoise.build import build_simulation
 from counterpoise.core.codec import digest
 from counterpoise.core.local import Local
 from counterpoise.core.tree import leaves, subtract
@@ -16,7 +15,8 @@ from counterpoise.data.dataset import Samples, no_scaling
 from counterpoise.data.federation import Federation
 from counterpoise.engines.choose import EngineSettings
 from counterpoise.models.model import MODELS
-from counterpoise.rounds import ServerState
+from counterpoise.run.build import build_simulation
+from counterpoise.server.round import ServerState
 
 LOOP, STACKED = EngineSettings("loop", "cpu", processes=1), EngineSettings("stacked", "cpu", chunk=2)
 

@@ -6,15 +6,15 @@ import pytest
 import torch
 from torch import nn
 
-from counterpoise.build import build_simulation
 from counterpoise.data.dataset import Samples, no_scaling
 from counterpoise.data.federation import Federation
 from counterpoise.errors import ConfigError
-from counterpoise.evaluate import Scoring
-from counterpoise.experiment.assemble import assemble, build_scoring, load_federation
-from counterpoise.experiment.config import make_experiment
 from counterpoise.metrics import Shots
-from counterpoise.simulation import Simulation
+from counterpoise.metrics.scoring import Scoring
+from counterpoise.run.assemble import assemble, build_scoring, load_federation
+from counterpoise.run.build import build_simulation
+from counterpoise.run.config.experiment import make_experiment
+from counterpoise.run.simulation import Simulation
 
 # A model that says class 0 wherever the first input is positive, class 1 elsewhere, and never class 2.
 X = torch.tensor([[1.0, 0.0], [2.0, 0.0], [-1.0, 0.0], [-2.0, 0.0], [1.0, 0.0], [-1.0, 0.0]])

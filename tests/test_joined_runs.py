@@ -20,7 +20,7 @@ from federations import (
 from counterpoise.core.local import Local
 from counterpoise.core.method import MethodSpec
 from counterpoise.errors import ConfigError
-from counterpoise.together import join, share_samples
+from counterpoise.run.joined import join, share_samples
 
 SEEDS = (46, 3, 5)
 CLOSE = 1e-8

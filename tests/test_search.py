@@ -11,23 +11,25 @@ import torch
 from federations import all_state, distance, fingerprint, simulate, small_model, unequal_federation
 from torch import Tensor
 
-from counterpoise import search, simulation
-from counterpoise.build import build_simulation
-from counterpoise.client import Broadcast
 from counterpoise.core.local import Local
+from counterpoise.core.messages import Broadcast, Replies, Task, average_buffers
 from counterpoise.core.method import Method, build_method, compose
-from counterpoise.core.part import Census, Judge, Part, Replies, Task
+from counterpoise.core.part import Census, Judge, Part
+from counterpoise.core.protocol import Ask
 from counterpoise.core.rng import generator
 from counterpoise.core.tree import Params, Tree, bytes_of, take, tmap
 from counterpoise.data.dataset import Samples
 from counterpoise.data.federation import Federation
-from counterpoise.engines.workplace import Ask
 from counterpoise.errors import ConfigError
-from counterpoise.evaluate import count
 from counterpoise.metrics import balanced_accuracy
-from counterpoise.replies import average_buffers, select, weigh_replies
-from counterpoise.rounds import Cohort, announce, one_exchange
-from counterpoise.simulation import Simulation
+from counterpoise.metrics.scoring import count
+from counterpoise.run import simulation
+from counterpoise.run.build import build_simulation
+from counterpoise.run.simulation import Simulation
+from counterpoise.server import search
+from counterpoise.server.cohort import Cohort
+from counterpoise.server.replies import select, weigh_replies
+from counterpoise.server.round import announce, one_exchange
 
 RATES = (0.0, 0.5, 1.0)
 FIXED = (2, 3, 7, 10, 12, 17)  # of each client's three replies, the row to use

@@ -10,10 +10,9 @@ from typing import Literal
 import torch
 from torch import vmap
 
-from counterpoise.client import Progress, step
+from counterpoise.client.round import Progress, step
 from counterpoise.core.method import Method
 from counterpoise.core.part import Batch, Stats
-from counterpoise.core.registry import Count, Whole
 from counterpoise.core.tree import leaves, tmap
 from counterpoise.engines.embedded import EmbeddedEngine
 from counterpoise.engines.loop import LoopTrainer
@@ -22,6 +21,7 @@ from counterpoise.engines.processes import ProcessTrainer, available_cores, can_
 from counterpoise.engines.stacked import StackedTrainer
 from counterpoise.engines.workplace import Trainer, Workplace
 from counterpoise.errors import ConfigError, short
+from counterpoise.registry.registry import Count, Whole
 
 CPU_BYTES = 1 << 30  # stacked clients may take this much on a CPU
 GPU_SHARE = 0.4  # and this share of a GPU's memory

@@ -8,12 +8,14 @@ from typing import ClassVar
 
 import torch
 
-from counterpoise.client import Broadcast, Result, enroll
-from counterpoise.core.part import Replies, Task
+from counterpoise.client.measure import measure_many
+from counterpoise.client.round import enroll
+from counterpoise.core.messages import Broadcast, Replies, Result, Task
+from counterpoise.core.part import Measurement
+from counterpoise.core.protocol import Rejection
 from counterpoise.core.tree import Params, Tree, finite_rows, rows, stack
 from counterpoise.engines.memories import Memories, Memory
-from counterpoise.engines.workplace import Refusal, Trainer, Workload, Workplace
-from counterpoise.evaluate import Measurement, measure_many
+from counterpoise.engines.workplace import Trainer, Workload, Workplace
 
 
 @dataclass
@@ -23,7 +25,7 @@ class EmbeddedEngine:
     work: Workplace
     trainer: Trainer
     memory: Memories = field(default_factory=Memories)
-    refused: ClassVar[Sequence[Refusal]] = ()  # nothing is lost or forged on the way within a process
+    refused: ClassVar[Sequence[Rejection]] = ()  # nothing is lost or forged on the way within a process
     _pending: dict[int, Memory] = field(default_factory=dict, repr=False)
 
     def train(self, tasks: Sequence[Task], broadcast: Broadcast) -> Replies:

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 import torch
 
-from counterpoise.chain import Chain
-from counterpoise.client import Broadcast, Progress, Result, begin, end, loss_of, step
-from counterpoise.core.part import Stats, Task
+from counterpoise.client.chain import Chain
+from counterpoise.client.differentiate import direct_gradient, slopes
+from counterpoise.client.round import Progress, begin, end, loss_of, step
+from counterpoise.core.messages import Broadcast, Result, Task
+from counterpoise.core.part import Stats
 from counterpoise.core.tree import Tree, bytes_of, tmap
-from counterpoise.differentiate import direct_gradient, slopes
 from counterpoise.engines.memories import Memory
 from counterpoise.engines.threads import threads
 from counterpoise.engines.workplace import Opened, Workplace, batches_of, check_replies_fit, open_task

@@ -21,8 +21,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from counterpoise.client import Broadcast, Result
-from counterpoise.core.part import Task
+from counterpoise.core.messages import Broadcast, Result, Task
 from counterpoise.core.tree import Tree, bytes_of, unflatten
 from counterpoise.engines.loop import train_task
 from counterpoise.engines.memories import Memory

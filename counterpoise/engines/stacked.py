@@ -9,8 +9,9 @@ from itertools import accumulate
 import torch
 from torch import Tensor, vmap
 
-from counterpoise.client import Broadcast, Progress, Result, begin, end, step
-from counterpoise.core.part import Batch, Stats, Task
+from counterpoise.client.round import Progress, begin, end, step
+from counterpoise.core.messages import Broadcast, Result, Task
+from counterpoise.core.part import Batch, Stats
 from counterpoise.core.tree import Tree, concatenate, stack, take, tmap
 from counterpoise.engines.captured import CapturedSteps, StackedStep, shape_of
 from counterpoise.engines.compiled import CompiledStep

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from counterpoise.compare import execute
-from counterpoise.experiment import run
+from counterpoise.run.store import run
+from counterpoise.sweep import execute
 
 
 @pytest.fixture(autouse=True)

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from counterpoise.compare.results import RunResult
 from counterpoise.metrics.catalogue import headline
+from counterpoise.results.results import RunResult
 
 DOWN, UP = 600, 400  # bytes of every round
 SECONDS = 0.5

@@ -8,10 +8,10 @@ from typing import Any
 
 from runs import TINY
 
-from counterpoise.compare.run import Finished, Means, run_sweep
-from counterpoise.compare.specs import merge
-from counterpoise.compare.sweep import Sweep, make_sweep
-from counterpoise.experiment.toml import write_toml
+from counterpoise.sweep.run import Finished, Means, run_sweep
+from counterpoise.sweep.specs import merge
+from counterpoise.sweep.sweep import Sweep, make_sweep
+from counterpoise.system.toml import write_toml
 
 BASE = {key: value for key, value in TINY.items() if key != "method"}
 METHODS: list[Any] = ["fedavg", ["fedavg", "balanced_softmax"]]

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from made_runs import DOWN, SECONDS, UP, made_run, paired_runs
 
-from counterpoise.compare.cells import Cell
-from counterpoise.compare.comparison import Labels, compare_results
 from counterpoise.errors import ConfigError
+from counterpoise.results.cells import Cell
+from counterpoise.results.comparison import Labels, compare_results
 
 
 def test_cells_hold_values_by_seed_with_mean_and_sample_deviation() -> None:

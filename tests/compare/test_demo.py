@@ -8,9 +8,9 @@ import pytest
 from runs import call
 from sweeps import ends_of, table_of
 
-from counterpoise.compare import demo
-from counterpoise.compare.demo import SEEDS, demo_sweep
-from counterpoise.compare.jobs import expand
+from counterpoise.sweep import demo
+from counterpoise.sweep.demo import SEEDS, demo_sweep
+from counterpoise.sweep.jobs import expand
 
 
 @pytest.fixture

@@ -11,12 +11,12 @@ import pytest
 from runs import assert_refused, call, read_summary, rounds_done, tiny, write_tiny
 from sweeps import ends_of, run_here, table_of, tiny_sweep, write_tiny_sweep
 
-from counterpoise.compare.jobs import expand, is_done, is_over
-from counterpoise.compare.progress import read_progress
-from counterpoise.compare.results import read_result, read_results
 from counterpoise.errors import DataError
-from counterpoise.experiment.folder import RunFolder
-from counterpoise.experiment.runner import start
+from counterpoise.results.progress import read_progress
+from counterpoise.results.results import read_result, read_results
+from counterpoise.run.runner import start
+from counterpoise.run.store.folder import RunFolder
+from counterpoise.sweep.jobs import expand, is_done, is_over
 
 VICTIM = "fedavg-seed1"
 

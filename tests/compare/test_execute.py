@@ -17,17 +17,17 @@ from runs import TINY, assert_refused, call, read_strictly
 from sweeps import METHODS, ends_of, run_here, table_of, tiny_sweep, write_tiny_sweep
 
 from counterpoise.cli.progress import RunsBar
-from counterpoise.compare import execute
-from counterpoise.compare.execute import group, order, run_one
-from counterpoise.compare.jobs import expand
-from counterpoise.compare.run import Means, Tally, run_sweep
-from counterpoise.compare.workers import Staff
 from counterpoise.data.federation import Federation
 from counterpoise.errors import ConfigError
-from counterpoise.experiment.assemble import load_federation
-from counterpoise.experiment.config import Experiment, load_experiment
-from counterpoise.experiment.folder import RunFolder
-from counterpoise.experiment.runner import resume
+from counterpoise.run.assemble import load_federation
+from counterpoise.run.config.experiment import Experiment, load_experiment
+from counterpoise.run.runner import resume
+from counterpoise.run.store.folder import RunFolder
+from counterpoise.sweep import execute
+from counterpoise.sweep.execute import group, order, run_one
+from counterpoise.sweep.jobs import expand
+from counterpoise.sweep.run import Means, Tally, run_sweep
+from counterpoise.sweep.workers import Staff
 
 # Legal by every rule that can be checked without the data: 489 samples cannot be cut into so many clients.
 FAILING = {"name": "too many", "partition": {"name": "dirichlet", "clients": 100_000}}

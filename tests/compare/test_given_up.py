@@ -10,11 +10,11 @@ from made_runs import made_run, paired_runs
 from runs import call
 from sweeps import ends_of, run_here, tiny_sweep, write_tiny_sweep
 
-from counterpoise.compare.comparison import compare_results
 from counterpoise.errors import RunError
-from counterpoise.experiment.folder import read_rows
-from counterpoise.experiment.patience import why_given_up
-from counterpoise.experiment.runner import resume
+from counterpoise.results.comparison import compare_results
+from counterpoise.run.patience import why_given_up
+from counterpoise.run.runner import resume
+from counterpoise.run.store.folder import read_rows
 
 WILD = {"name": "wild", "method": "fedavg", "local": {"lr": 1e30}}
 REJECTED = [{"client": 0, "reason": "not finite"}]

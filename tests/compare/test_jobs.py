@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sweeps import tiny_sweep
 
-from counterpoise.compare.jobs import Job, check_folders, expand, is_done
-from counterpoise.compare.specs import as_name, flat_grid, merge, put
 from counterpoise.core.codec import digest
 from counterpoise.errors import ConfigError
-from counterpoise.experiment.assemble import assemble, fingerprint, load_federation
-from counterpoise.experiment.runner import start
+from counterpoise.run.assemble import assemble, fingerprint, load_federation
+from counterpoise.run.runner import start
+from counterpoise.sweep.jobs import Job, check_folders, expand, is_done
+from counterpoise.sweep.specs import as_name, flat_grid, merge, put
 
 
 def test_runs_are_methods_by_problems_by_seeds() -> None:

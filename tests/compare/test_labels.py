@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from made_runs import made_run
 
-from counterpoise.compare.labels import label_methods, label_problems, label_runs, show
 from counterpoise.core.method import find_entry
+from counterpoise.results.labels import label_methods, label_problems, label_runs, show
 
 
 def methods_of(*specs: Any) -> list[str]:

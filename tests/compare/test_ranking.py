@@ -8,7 +8,7 @@ from demsar import AUC, METHODS
 from hypothesis import given
 from hypothesis import strategies as st
 
-from counterpoise.compare.ranking import groups_within, rank_methods
+from counterpoise.results.ranking import groups_within, rank_methods
 
 
 def test_demsars_example_ends_in_one_group() -> None:

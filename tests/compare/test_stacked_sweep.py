@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from sweeps import ends_of, run_here, tiny_sweep
 
-from counterpoise.compare.execute import group, order, run_group
-from counterpoise.compare.jobs import expand
-from counterpoise.experiment import together
-from counterpoise.experiment.config import load_experiment
-from counterpoise.experiment.run import Run
-from counterpoise.rounds import ServerState
+from counterpoise.run import together
+from counterpoise.run.config.experiment import load_experiment
+from counterpoise.run.store.run import Run
+from counterpoise.server.round import ServerState
+from counterpoise.sweep.execute import group, order, run_group
+from counterpoise.sweep.jobs import expand
 
 STACKED = {"engine": {"name": "stacked", "device": "cpu"}}
 

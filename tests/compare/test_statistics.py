@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from counterpoise.compare.statistics import (
+from counterpoise.results.statistics import (
     cohen_dz,
     fewest_pairs,
     friedman,

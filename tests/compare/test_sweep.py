@@ -10,11 +10,11 @@ import pytest
 from runs import assert_refused, call, write_tiny
 from sweeps import tiny_sweep, tiny_tables, write_tiny_sweep
 
-from counterpoise.compare.jobs import expand
-from counterpoise.compare.sweep import load_sweep, make_sweep, parse_sweep, write_sweep
-from counterpoise.compare.tune import searches_of
 from counterpoise.errors import ConfigError
-from counterpoise.experiment.toml import read_toml
+from counterpoise.sweep.jobs import expand
+from counterpoise.sweep.sweep import load_sweep, make_sweep, parse_sweep, write_sweep
+from counterpoise.sweep.tune import searches_of
+from counterpoise.system.toml import read_toml
 
 FULL = """
 methods = [

@@ -13,10 +13,8 @@ from made_runs import made_run, paired_runs
 from PIL import Image
 from rich.console import Console
 
-from counterpoise.compare.cells import Cell
-from counterpoise.compare.comparison import Comparison, Labels, compare_results
-from counterpoise.compare.diagram import draw_ranks
-from counterpoise.compare.render import (
+from counterpoise.report.diagram import draw_ranks
+from counterpoise.report.render import (
     latex,
     markdown,
     print_comparison,
@@ -26,8 +24,10 @@ from counterpoise.compare.render import (
     render_markdown,
     write_tables,
 )
-from counterpoise.compare.render.layout import show_cell, style_rows
-from counterpoise.compare.results import RunResult
+from counterpoise.report.render.layout import show_cell, style_rows
+from counterpoise.results.cells import Cell
+from counterpoise.results.comparison import Comparison, Labels, compare_results
+from counterpoise.results.results import RunResult
 
 SIX = [0.5, 0.51, 0.52, 0.53, 0.54, 0.55]
 EVIL = r"a_b & 100% of #1 {x} ~y^z $w$ \input{v} | <p> *s* `t`"

@@ -13,16 +13,16 @@ import torch
 from runs import call
 from sweeps import run_here, tiny_sweep, write_tiny_sweep
 
-from counterpoise.compare import execute
-from counterpoise.compare.grids import draw_settings
-from counterpoise.compare.sweep import Sweep
-from counterpoise.compare.tune import blindfold, jobs_of, searches_of
 from counterpoise.data.dataset import Samples
 from counterpoise.data.federation import Federation
 from counterpoise.errors import ConfigError
-from counterpoise.experiment.assemble import load_federation
-from counterpoise.experiment.config import make_experiment
-from counterpoise.experiment.folder import read_rows
+from counterpoise.run.assemble import load_federation
+from counterpoise.run.config.experiment import make_experiment
+from counterpoise.run.store.folder import read_rows
+from counterpoise.sweep import execute
+from counterpoise.sweep.grids import draw_settings
+from counterpoise.sweep.sweep import Sweep
+from counterpoise.sweep.tune import blindfold, jobs_of, searches_of
 
 HELD = {"data": {"name": "digits", "imbalance": 10.0, "validation": 0.3}}
 TUNE = {"grid": {"local.lr": [0.001, 0.1, 0.3], "method.fedprox.mu": [0.1, 1.0]}, "budget": 4}

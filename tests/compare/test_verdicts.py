@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from made_runs import made_run, paired_runs
 
-from counterpoise.compare.comparison import Comparison, Verdict, compare_results
+from counterpoise.results.comparison import Comparison, Verdict, compare_results
 
 SIX = [0.5, 0.51, 0.52, 0.53, 0.54, 0.55]
 

@@ -23,14 +23,13 @@ from federations import (
 )
 from torch import Tensor
 
-from counterpoise.client import Broadcast
 from counterpoise.core.codec import decode, digest, encode
+from counterpoise.core.messages import Broadcast, Replies, Task
 from counterpoise.core.method import METHODS, PARTS, Method, MethodSpec, build_method, find_entry
-from counterpoise.core.part import Replies, Task
 from counterpoise.core.rng import generator
 from counterpoise.core.tree import Tree, take
-from counterpoise.rounds import ServerState, one_exchange
-from counterpoise.simulation import Simulation
+from counterpoise.run.simulation import Simulation
+from counterpoise.server.round import ServerState, one_exchange
 
 EVERYONE = range(6)
 # By their defaults these are FedAvg.

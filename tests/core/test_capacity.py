@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from counterpoise.core import capacity
-from counterpoise.core.capacity import available_bytes, check_fits, in_words
 from counterpoise.errors import ConfigError, DataError
+from counterpoise.system import capacity
+from counterpoise.system.capacity import available_bytes, check_fits, in_words
 
 MEBIBYTE = 1 << 20
 
@@ -76,7 +76,7 @@ def test_what_is_overdrawn_is_nothing(machine: Path) -> None:
 def test_the_limit_of_the_address_space_binds() -> None:
     program = (
         "import resource\n"
-        "from counterpoise.core.capacity import available_bytes, OWN_PAGES\n"
+        "from counterpoise.system.capacity import available_bytes, OWN_PAGES\n"
         "taken = int(OWN_PAGES.read_text().split()[0]) * resource.getpagesize()\n"
         "resource.setrlimit(resource.RLIMIT_AS, (taken + (200 << 20),) * 2)\n"
         "print(available_bytes())\n"

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from counterpoise.errors import ConfigError
-from counterpoise.rounds import Cohort
+from counterpoise.server.cohort import Cohort
 
 SAMPLES = st.lists(st.integers(0, 5), min_size=1, max_size=30).map(torch.tensor)
 

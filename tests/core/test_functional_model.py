@@ -7,10 +7,10 @@ import torch
 from federations import distance, small_model
 from torch import Tensor, nn
 
+from counterpoise.client.functional import FunctionalModel
 from counterpoise.core.rng import generator
 from counterpoise.errors import ConfigError
-from counterpoise.functional import FunctionalModel
-from counterpoise.models import initialise
+from counterpoise.models.init import initialise
 
 X = torch.randn(6, 5, generator=generator(0, "x"))
 

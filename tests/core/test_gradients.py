@@ -10,15 +10,15 @@ from federations import small_model
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from counterpoise.chain import chain_of
-from counterpoise.client import loss_of
+from counterpoise.client.chain import chain_of
+from counterpoise.client.differentiate import Loss, direct_gradient, functional_gradient
+from counterpoise.client.functional import FunctionalModel
+from counterpoise.client.round import loss_of
 from counterpoise.core.method import MethodSpec, build_method
 from counterpoise.core.part import Batch, Outputs, Stats
 from counterpoise.core.rng import generator
 from counterpoise.core.tree import Tree
-from counterpoise.differentiate import Loss, direct_gradient, functional_gradient
-from counterpoise.functional import FunctionalModel
-from counterpoise.models import initialise
+from counterpoise.models.init import initialise
 
 X = torch.randn(7, 5, generator=generator(0, "x"), dtype=torch.float64)
 Y = torch.tensor([0, 1, 2, 3, 3, 1, 0])

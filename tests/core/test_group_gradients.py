@@ -10,14 +10,14 @@ from federations import small_model
 from test_gradients import MASK, MODULES, X, Y, _model
 from torch import Tensor
 
-from counterpoise.client import loss_of
+from counterpoise.client.differentiate import Differentiate, Loss, direct_gradient, functional_gradient
+from counterpoise.client.functional import FunctionalModel
+from counterpoise.client.round import loss_of
 from counterpoise.core.method import MethodSpec, build_method
 from counterpoise.core.part import Batch, Gradient, Stats
 from counterpoise.core.rng import generator
 from counterpoise.core.tree import Params, Tree
-from counterpoise.differentiate import Differentiate, Loss, direct_gradient, functional_gradient
-from counterpoise.functional import FunctionalModel
-from counterpoise.models import initialise
+from counterpoise.models.init import initialise
 
 MEMBERS = torch.tensor([[1.0, 0, 0, 1], [0, 1, 0, 0], [0, 0, 1, 0]], dtype=torch.float64)
 SPECS: dict[str, MethodSpec] = {

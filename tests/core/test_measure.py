@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from federations import CLASSES, simulate, unequal_federation
 
+from counterpoise.client.measure import BATCH, measure
 from counterpoise.core.part import Batch, Outputs
 from counterpoise.core.tree import Tree, stack, take
 from counterpoise.data.dataset import Samples, no_scaling
-from counterpoise.evaluate import BATCH, measure
 
 
 def _hits(outputs: Outputs, batch: Batch) -> Tree:

@@ -10,12 +10,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterpoise.core import capacity
+from counterpoise.client.plan import Plan, make_plan
 from counterpoise.core.local import Batching
 from counterpoise.core.part import ClientData
 from counterpoise.core.rng import generator
 from counterpoise.errors import ConfigError
-from counterpoise.plan import Plan, make_plan
+from counterpoise.system import capacity
 
 BATCHINGS: tuple[Batching, ...] = ("pad", "wrap", "drop")
 

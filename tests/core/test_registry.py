@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from counterpoise.core.registry import (
+from counterpoise.errors import ConfigError
+from counterpoise.registry.registry import (
     Count,
     Fraction,
     Interval,
@@ -21,7 +22,6 @@ from counterpoise.core.registry import (
     Registry,
     Whole,
 )
-from counterpoise.errors import ConfigError
 
 THINGS: Registry[dict[str, Any]] = Registry("thing")
 

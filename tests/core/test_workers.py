@@ -19,7 +19,7 @@ from counterpoise.core.tree import Params, Tree, flatten
 from counterpoise.engines.processes import ProcessTrainer
 from counterpoise.engines.slab import Slab
 from counterpoise.errors import RunError
-from counterpoise.simulation import Simulation
+from counterpoise.run.simulation import Simulation
 
 TWO = replace(LOOP, processes=2)
 

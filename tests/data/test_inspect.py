@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from counterpoise.data.inspect import look_at, report_lines
 from counterpoise.errors import ConfigError, DataError
+from counterpoise.run.inspect import look_at, report_lines
 
 ROWS = ["age,site,y"] + [f"{k},a,ok" for k in range(10)] + [f"{k},b,bad" for k in range(5)] + ["3,b,ok"] * 5
 

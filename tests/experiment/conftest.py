@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from counterpoise.experiment import run
+from counterpoise.run.store import run
 
 
 @pytest.fixture(autouse=True)

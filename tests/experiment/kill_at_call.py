@@ -16,10 +16,11 @@ from unittest import mock
 
 import torch
 
-from counterpoise.experiment import run, runner
-from counterpoise.experiment.assemble import assemble
-from counterpoise.experiment.config import load_experiment
-from counterpoise.experiment.folder import RunFolder
+from counterpoise.run import runner
+from counterpoise.run.assemble import assemble
+from counterpoise.run.config.experiment import load_experiment
+from counterpoise.run.store import run
+from counterpoise.run.store.folder import RunFolder
 
 EVENTS = ("open", "os.rename", "os.remove", "os.truncate", "os.mkdir")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from counterpoise.experiment.atomic import clear_temporaries, write_atomically
+from counterpoise.system.atomic import clear_temporaries, write_atomically
 
 FAULTS = [errno.ENOSPC, errno.EIO, errno.EDQUOT]
 

@@ -17,9 +17,8 @@ from counterpoise.core.codec import digest, encode
 from counterpoise.core.tree import Tree
 from counterpoise.engines.memories import Memories
 from counterpoise.errors import ConfigError
-from counterpoise.experiment import checkpoint as module
-from counterpoise.experiment.checkpoint import Checkpoint, CheckpointStore
-from counterpoise.experiment.seal import digest_of
+from counterpoise.run.store.checkpoint import Checkpoint, CheckpointStore
+from counterpoise.run.store.seal import digest_of
 
 
 def server(round: int) -> Tree:
@@ -120,7 +119,7 @@ def test_memory_that_did_not_change_is_neither_written_nor_encoded_again(
         encoded.append(tree)
         return encode(tree)
 
-    monkeypatch.setattr(module, "encode", note)
+    monkeypatch.setattr(checkpoint, "encode", note)
     changed = kept[1] = memory(1, 6)
     store.save(6, server(6), kept, {})
     after = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "blobs").iterdir()}

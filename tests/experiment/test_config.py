@@ -14,9 +14,9 @@ from runs import TINY, tiny
 
 from counterpoise.core.method import METHODS, PARTS
 from counterpoise.errors import ConfigError
-from counterpoise.experiment.config import Experiment, load_experiment, make_experiment, parse_experiment
-from counterpoise.experiment.tables import OpenTable
-from counterpoise.experiment.toml import override, write_toml
+from counterpoise.run.config.experiment import Experiment, load_experiment, make_experiment, parse_experiment
+from counterpoise.run.config.tables import OpenTable
+from counterpoise.system.toml import override, write_toml
 
 TABLES: dict[str, type[BaseModel]] = {
     name: field.annotation

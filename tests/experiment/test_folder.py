@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from counterpoise.errors import ConfigError, DataError
-from counterpoise.experiment.folder import RunFolder, next_folder, read_rows
+from counterpoise.run.store.folder import RunFolder, next_folder, read_rows
 
 LOCK = """
 import pathlib, sys
 from counterpoise.errors import ConfigError
-from counterpoise.experiment.folder import RunFolder
+from counterpoise.run.store.folder import RunFolder
 try:
     with RunFolder(pathlib.Path(sys.argv[1])).locked():
         print("locked")

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 from runs import finish, read_summary, result, rounds_done, spawn, tiny, wait_until, write_tiny
 
-from counterpoise.experiment.config import load_experiment
-from counterpoise.experiment.folder import RunFolder
-from counterpoise.experiment.runner import resume, start
+from counterpoise.run.config.experiment import load_experiment
+from counterpoise.run.runner import resume, start
+from counterpoise.run.store.folder import RunFolder
 
 METHODS = ("fedavg", "fedavgm", "scaffold")
 SHORT = ("rounds=12", "local.epochs=3")

@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 from runs import assert_refused, call, read_summary, result, rounds_done, spawn, tiny, wait_until, write_tiny
 
-from counterpoise.compare.results import read_result
 from counterpoise.errors import RunError
-from counterpoise.experiment import checkpoint, facts, logs
-from counterpoise.experiment.checkpoint import CheckpointStore
-from counterpoise.experiment.folder import RunFolder
-from counterpoise.experiment.record import versions
-from counterpoise.experiment.runner import resume, start
-from counterpoise.experiment.toml import override, read_toml, write_toml
+from counterpoise.results.results import read_result
+from counterpoise.run.runner import resume, start
+from counterpoise.run.store import checkpoint, facts, logs
+from counterpoise.run.store.checkpoint import CheckpointStore
+from counterpoise.run.store.folder import RunFolder
+from counterpoise.run.store.record import versions
+from counterpoise.system.toml import override, read_toml, write_toml
 
 ROUNDS = 5
 SETTING = ("method=scaffold", "engine.name=stacked", f"rounds={ROUNDS}")

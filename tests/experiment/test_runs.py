@@ -16,12 +16,12 @@ from counterpoise.core.codec import digest
 from counterpoise.core.local import Local
 from counterpoise.engines.choose import EngineSettings
 from counterpoise.errors import ConfigError, RunError
-from counterpoise.experiment.assemble import assemble, fingerprint, load_federation
-from counterpoise.experiment.checkpoint import CheckpointStore
-from counterpoise.experiment.config import load_experiment
-from counterpoise.experiment.folder import RunFolder, read_rows
-from counterpoise.experiment.runner import resume, start
 from counterpoise.models.model import MODELS
+from counterpoise.run.assemble import assemble, fingerprint, load_federation
+from counterpoise.run.config.experiment import load_experiment
+from counterpoise.run.runner import resume, start
+from counterpoise.run.store.checkpoint import CheckpointStore
+from counterpoise.run.store.folder import RunFolder, read_rows
 
 NEEDED = {
     "method", "seed", "rounds", "accuracy", "balanced_accuracy", "macro_f1", "per_class_recall", "head",

@@ -8,8 +8,8 @@ import pytest
 from runs import assert_refused, call, read_summary, result, rounds_done, tiny, write_tiny
 
 from counterpoise.errors import RunError
-from counterpoise.experiment.folder import read_rows
-from counterpoise.experiment.runner import resume, start
+from counterpoise.run.runner import resume, start
+from counterpoise.run.store.folder import read_rows
 
 EXPLODING = ("rounds=12", "local.lr=1e30")
 STUNNED = ("local.lr=1e30", "local.schedule={steps={at=[3], by=1e-31}}")  # the first three rounds

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from counterpoise.errors import ConfigError
-from counterpoise.experiment.toml import MAX_BYTES, MAX_DEPTH, override, parse_toml, read_toml, write_toml
+from counterpoise.system.toml import MAX_BYTES, MAX_DEPTH, override, parse_toml, read_toml, write_toml
 
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 PLAIN = st.one_of(

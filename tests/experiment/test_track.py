@@ -13,11 +13,11 @@ import pytest
 from runs import assert_refused, call, read_summary, result, tiny, write_tiny
 
 from counterpoise.errors import ConfigError
-from counterpoise.experiment import track
-from counterpoise.experiment.config import Experiment, make_experiment
-from counterpoise.experiment.folder import RunFolder, read_rows
-from counterpoise.experiment.runner import resume, start
-from counterpoise.experiment.track import scores_of
+from counterpoise.run import track
+from counterpoise.run.config.experiment import Experiment, make_experiment
+from counterpoise.run.runner import resume, start
+from counterpoise.run.store.folder import RunFolder, read_rows
+from counterpoise.run.track import scores_of
 
 STOP_AT = 3
 

@@ -21,10 +21,10 @@ import torch
 from kill_at_call import Countdown, in_a_child
 from runs import call, read_summary, rounds_done
 
-from counterpoise.experiment import run
-from counterpoise.experiment.assemble import assemble
-from counterpoise.experiment.checkpoint import CheckpointStore
-from counterpoise.experiment.config import load_experiment
+from counterpoise.run.assemble import assemble
+from counterpoise.run.config.experiment import load_experiment
+from counterpoise.run.store import run
+from counterpoise.run.store.checkpoint import CheckpointStore
 
 ROOM = 16 << 20  # bytes
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from reported import charted, make_runs
 
-from counterpoise.compare.results import read_results
 from counterpoise.core.method import PARTS
-from counterpoise.core.registry import Entry
-from counterpoise.experiment import run
+from counterpoise.registry.registry import Entry
 from counterpoise.report.html import write_report
 from counterpoise.report.html.study import study
+from counterpoise.results.results import read_results
+from counterpoise.run.store import run
 
 
 @pytest.fixture(scope="module")
