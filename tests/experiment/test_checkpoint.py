@@ -17,6 +17,7 @@ from counterpoise.core.codec import digest, encode
 from counterpoise.core.tree import Tree
 from counterpoise.engines.memories import Memories
 from counterpoise.errors import ConfigError
+from counterpoise.run.store import checkpoint
 from counterpoise.run.store.checkpoint import Checkpoint, CheckpointStore
 from counterpoise.run.store.seal import digest_of
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from counterpoise.errors import ConfigError
+from counterpoise.run import together
 from counterpoise.run.assemble import load_federation
 from counterpoise.run.config.experiment import Experiment, load_experiment, make_experiment
 from counterpoise.run.runner import resume, start
