@@ -39,7 +39,7 @@ def up(
     """Start a whole deployment on this machine, with TLS and node keys, run the experiment, and take it down."""
     commands = _commands()
     config, folder = _which(experiment, overrides, resume, out, clients)
-    report(watched(lambda live: commands.up(config, folder, live.show, live.say), folder), folder, as_json)
+    report(watched(lambda heard, say: commands.up(config, folder, heard, say), folder), folder, as_json)
 
 
 @app.command()
@@ -53,9 +53,7 @@ def simulate(
     """Run the experiment in Flower's simulation, on Ray."""
     commands = _commands()
     config, folder = _which(experiment, overrides, resume, out)
-    report(
-        watched(lambda live: commands.simulate(config, folder, live.show, live.say), folder), folder, as_json
-    )
+    report(watched(lambda heard, say: commands.simulate(config, folder, heard, say), folder), folder, as_json)
 
 
 @app.command()
@@ -77,7 +75,7 @@ def server(
     link = _link(host, port, certs, insecure)
     config, folder = _which(experiment, overrides, resume, out)
     report(
-        watched(lambda live: commands.serve(config, folder, link, live.show, live.say), folder),
+        watched(lambda heard, say: commands.serve(config, folder, link, heard, say), folder),
         folder,
         as_json,
     )

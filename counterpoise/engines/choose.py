@@ -44,6 +44,7 @@ class EngineSettings:
     compile: Literal["auto"] | bool = "auto"  # compile the stacked step
     precision: Precision = "full"  # of products on a GPU
     reason: str = ""  # why these values, once they are chosen
+    max_skipped: Count = 5  # rounds without a usable reply in a row after which the run stops
 
 
 def choose_device(wanted: str) -> str:
@@ -93,7 +94,7 @@ def build_engine(settings: EngineSettings, work: Workplace) -> EmbeddedEngine:
         raise ConfigError(
             "engine.name = 'flower' needs `counterpoise flower up`, `flower simulate` or `flower server`; legal with `run`: auto, loop, stacked"
         )
-    trainer: Trainer = LoopTrainer(work)
+    trainer: Trainer = LoopTrainer()
     if settings.name == "stacked":
         trainer = StackedTrainer(work, settings.chunk, settings.compile is True)
     elif settings.processes > 1:

@@ -25,8 +25,8 @@ from counterpoise.flower.serve import LOG, Prepared, Say, run
 from counterpoise.flower.workplaces import build_workplace
 from counterpoise.run.assemble import load_federation
 from counterpoise.run.config.experiment import Experiment, load_experiment, make_experiment
+from counterpoise.run.listener import Listener
 from counterpoise.run.patience import GivenUpError
-from counterpoise.run.runner import Watch
 from counterpoise.run.store.folder import RunFolder
 from counterpoise.system.atomic import write_atomically
 from counterpoise.system.toml import write_toml
@@ -42,7 +42,7 @@ class Description(NamedTuple):
 
 
 def up(
-    experiment: Experiment | None, out: Path, watch: Watch | None = None, say: Say = LOG.info
+    experiment: Experiment | None, out: Path, listeners: Sequence[Listener] = (), say: Say = LOG.info
 ) -> dict[str, Any]:
     """A server and a process per client, all on this machine with TLS; taken down at the end.
 
@@ -53,20 +53,24 @@ def up(
     with _served(ready, Link("127.0.0.1", 0, certs)) as (grid, link):
         clients = [local_client(ready, link, name) for name in ready.names]
         with children.kept_alive(clients):
-            return run(grid, ready, watch, say)
+            return run(grid, ready, listeners, say)
 
 
 def serve(
-    experiment: Experiment | None, out: Path, link: Link, watch: Watch | None = None, say: Say = LOG.info
+    experiment: Experiment | None,
+    out: Path,
+    link: Link,
+    listeners: Sequence[Listener] = (),
+    say: Say = LOG.info,
 ) -> dict[str, Any]:
     """A port that clients of other machines come to, and the run."""
     ready = prepare(experiment, out, named_nodes=link.certs is not None)
     with _served(ready, link) as (grid, _):
-        return run(grid, ready, watch, say)
+        return run(grid, ready, listeners, say)
 
 
 def simulate(
-    experiment: Experiment | None, out: Path, watch: Watch | None = None, say: Say = LOG.info
+    experiment: Experiment | None, out: Path, listeners: Sequence[Listener] = (), say: Say = LOG.info
 ) -> dict[str, Any]:
     """The run in Flower's simulation, whose clients are tasks of Ray on this machine."""
     from counterpoise.flower.simulated import simulation
@@ -74,7 +78,7 @@ def simulate(
     ready = prepare(experiment, out, named_nodes=False)
     nodes = simulation(ready.told, ready.folder.path, len(ready.names), ready.experiment.data.root)
     with _resumable(ready), _logged(ready.folder), nodes as grid:
-        return run(grid, ready, watch, say)
+        return run(grid, ready, listeners, say)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,10 +22,10 @@ from counterpoise.flower.server import FlowerEngine, Patience
 from counterpoise.flower.shares import capped, share_lines
 from counterpoise.flower.status import Status
 from counterpoise.flower.workplaces import client_names
-from counterpoise.run import runner
 from counterpoise.run.assemble import load_federation
 from counterpoise.run.config.experiment import Experiment
-from counterpoise.run.runner import Watch
+from counterpoise.run.listener import Listener
+from counterpoise.run.runner import resume, start
 from counterpoise.run.store.folder import RunFolder
 
 LOG = logging.getLogger("counterpoise")
@@ -52,7 +52,9 @@ class Prepared(NamedTuple):
 Say = Callable[[str], None]
 
 
-def run(grid: Grid, ready: Prepared, watch: Watch | None = None, say: Say = LOG.info) -> dict[str, Any]:
+def run(
+    grid: Grid, ready: Prepared, listeners: Sequence[Listener] = (), say: Say = LOG.info
+) -> dict[str, Any]:
     """From the clients' coming to the summary."""
     experiment, folder, form = ready.experiment, ready.folder, str(ready.told["form"])
     shared = None if experiment.flower.clients else load_federation(experiment)
@@ -68,7 +70,7 @@ def run(grid: Grid, ready: Prepared, watch: Watch | None = None, say: Say = LOG.
         counted = capped(samples, experiment.flower.max_share)
         for line in share_lines(samples, counted):
             say(line)
-        summary = _start(grid, ready, roster, federation, status, list(counted.values()), watch)
+        summary = _start(grid, ready, roster, federation, status, list(counted.values()), listeners)
     except BaseException as error:
         status.end(f"stopped: {error or type(error).__name__}")
         raise
@@ -93,7 +95,7 @@ def _start(
     federation: Federation,
     status: Status,
     counted: list[int],
-    watch: Watch | None,
+    listeners: Sequence[Listener],
 ) -> dict[str, Any]:
     engines: list[FlowerEngine] = []
 
@@ -102,15 +104,22 @@ def _start(
         engines.append(FlowerEngine(work, grid, roster, run_id, patience, status, counted))
         return engines[-1]
 
-    def note(row: Mapping[str, Any], rounds: int) -> None:
-        traffic = {"sent_bytes": engines[-1].sent_bytes, "received_bytes": engines[-1].received_bytes}
-        RunFolder(ready.out).append(ready.folder.traffic, {"round": row["round"], **traffic})
-        if watch is not None:
-            watch(row, rounds)
-
+    heard = [TrafficLog(ready, engines), *listeners]
     if ready.resume:
-        return runner.resume(ready.out, note, federation, connect=connect)
-    return runner.start(ready.experiment, ready.out, note, federation, connect=connect)
+        return resume(ready.out, heard, federation, connect=connect)
+    return start(ready.experiment, ready.out, heard, federation, connect=connect)
+
+
+class TrafficLog(Listener):
+    """Bytes that really went over the network, round by round."""
+
+    def __init__(self, ready: Prepared, engines: Sequence[FlowerEngine]) -> None:
+        self._ready, self._engines = ready, engines
+
+    def round_ended(self, row: Mapping[str, Any], rounds: int) -> None:
+        engine, folder = self._engines[-1], self._ready.folder
+        traffic = {"sent_bytes": engine.sent_bytes, "received_bytes": engine.received_bytes}
+        RunFolder(self._ready.out).append(folder.traffic, {"round": row["round"], **traffic})
 
 
 def patience_of(experiment: Experiment) -> Patience:

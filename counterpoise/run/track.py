@@ -37,10 +37,10 @@ def check_tracker(to: str) -> None:
 
 
 @contextmanager
-def tracked(experiment: Experiment, folder: RunFolder) -> Iterator[Callable[..., None] | None]:
+def tracked(experiment: Experiment, folder: RunFolder) -> Iterator[Callable[[Mapping[str, Any], int], None]]:
     """Hands on the scores of the rounds so far and of each round to come, for as long as the tracker takes them."""
     if experiment.track.to == "none":
-        yield None
+        yield lambda row, rounds: None
         return
     link = Link(experiment.track.to)
     with link.guarded():

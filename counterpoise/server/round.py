@@ -89,15 +89,6 @@ def open_server(method: Method, params: Params, buffers: Params, census: Census,
     return ServerState(params, buffers, slots)
 
 
-def one_exchange(
-    server: Server, state: ServerState, tasks: Sequence[Task], lr: float
-) -> tuple[ServerState, Outcome]:
-    """One round. Replies that are not usable count as not given; without any the model stays as it was."""
-    broadcast, outcome = open_round(server.method, state, tasks, lr)
-    replies = server.ask.train(tasks, broadcast) if tasks else None
-    return conclude(server, state, replies, outcome)
-
-
 def open_round(
     method: Method, state: ServerState, tasks: Sequence[Task], lr: float
 ) -> tuple[Broadcast, Outcome]:

@@ -14,17 +14,18 @@ import torch
 
 from counterpoise.data.federation import Federation
 from counterpoise.errors import ConfigError, CounterpoiseError, one_line
+from counterpoise.report.pictures import Pictures
 from counterpoise.results.results import FAILURE
 from counterpoise.run.assemble import load_federation
 from counterpoise.run.config.experiment import make_experiment
-from counterpoise.run.runner import resume, start
+from counterpoise.run.runner import Member, resume, run_together, start
 from counterpoise.run.store.folder import RunFolder
-from counterpoise.run.together import Member, run_together
 from counterpoise.sweep.jobs import Job, has_begun, known_experiment
 from counterpoise.sweep.tune import blindfold
 from counterpoise.system.atomic import write_atomically
 from counterpoise.system.toml import write_toml
 
+LISTENERS = (Pictures(),)
 DATA = ("data", "partition", "seed")  # what decides who holds which samples
 
 
@@ -97,7 +98,7 @@ def run_group(orders: Group) -> list[str | None]:
     if len(orders) == 1:
         return [run_one(one) for one in orders]
     try:
-        ended = run_together([_member(one) for one in orders])
+        ended = run_together([_member(one) for one in orders], LISTENERS)
     except ConfigError:  # they cannot be joined, or one is at fault, which each will say for itself
         return [run_one(one) for one in orders]
     except Exception as error:  # whatever it is, other runs go on
@@ -126,9 +127,9 @@ def run_one(one: Order) -> str | None:
         federation = _federation(one)
         make_ready(folder)
         if has_begun(folder):
-            resume(folder.path, federation=federation, max_skipped=experiment.engine.max_skipped)
+            resume(folder.path, LISTENERS, federation, max_skipped=experiment.engine.max_skipped)
         else:
-            start(experiment, folder.path, federation=federation)
+            start(experiment, folder.path, LISTENERS, federation)
     except Exception as error:  # whatever it is, the other runs go on
         return note_failure(one, in_one_line(error))
     return None

@@ -79,7 +79,7 @@ class Experiment(Table):
         return Cohort(**self.cohort.model_dump())
 
     def engine_settings(self) -> EngineSettings:
-        return EngineSettings(**self.engine.model_dump(exclude={"together", "dtype", "max_skipped"}))
+        return EngineSettings(**self.engine.model_dump(exclude={"together", "dtype"}))
 
 
 def binding(tables: Mapping[str, Any]) -> dict[str, Any]:

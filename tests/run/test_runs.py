@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runs import finish, read_strictly, read_summary, result, spawn, tiny, write_tiny
+from runs import Hearing, finish, read_strictly, read_summary, result, spawn, tiny, write_tiny
 from safetensors.torch import load_file
 
 from counterpoise.api import load_data, simulate, split
@@ -240,7 +240,7 @@ def test_one_bit_of_the_data_changes_its_fingerprint() -> None:
 
 def test_the_watcher_sees_every_round(tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
-    start(tiny(), tmp_path / "run", lambda row, rounds: seen.append((row["round"], rounds)))
+    start(tiny(), tmp_path / "run", [Hearing(lambda row, rounds: seen.append((row["round"], rounds)))])
     assert seen == [(0, 4), (1, 4), (2, 4), (3, 4)]
 
 
