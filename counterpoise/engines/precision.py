@@ -1,4 +1,4 @@
-"""How exactly a GPU multiplies: full float32, TF32, or bfloat16 inside the model with float32 parameters."""
+"""How exactly a GPU multiplies: full float32, TF32, or bfloat16 inside the model with float32 parameters and statistics."""
 
 from __future__ import annotations
 
