@@ -8,12 +8,12 @@ import torch
 from federations import small_model
 from torch import Tensor, nn
 
+from counterpoise.client.functional import FunctionalModel
+from counterpoise.client.measure import STACKED
 from counterpoise.core.rng import generator
 from counterpoise.core.tree import Params, stack
 from counterpoise.data.dataset import Samples, Scaling, no_scaling
-from counterpoise.evaluate import STACKED
-from counterpoise.functional import FunctionalModel
-from counterpoise.models import initialise
+from counterpoise.models.init import initialise
 
 IMAGE, ROW = (3, 8, 8), (5,)
 MODELS = STACKED + 1  # one more than pass side by side

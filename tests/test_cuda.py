@@ -24,6 +24,8 @@ from federations import (
 from norm_models import BUILT, Reading, scored_models
 from torch import nn
 
+from counterpoise.client.functional import FunctionalModel
+from counterpoise.client.measure import measure_each, measure_many
 from counterpoise.core.local import Local
 from counterpoise.core.method import METHODS, MethodSpec
 from counterpoise.core.part import Batch, Outputs
@@ -32,8 +34,7 @@ from counterpoise.data.dataset import Samples, no_scaling
 from counterpoise.engines.choose import EngineSettings
 from counterpoise.engines.precision import Precision
 from counterpoise.errors import ConfigError
-from counterpoise.evaluate import count_all, measure_each, measure_many
-from counterpoise.functional import FunctionalModel
+from counterpoise.metrics.scoring import count_all
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU on this machine")
 
@@ -103,8 +104,8 @@ def test_a_compiled_step_agrees(method: str) -> None:
 
 
 def test_a_run_repeats_and_resumes_bit_for_bit(tmp_path: Path) -> None:
-    from counterpoise.experiment.config import make_experiment
-    from counterpoise.experiment.runner import resume, start
+    from counterpoise.run.config.experiment import make_experiment
+    from counterpoise.run.runner import resume, start
 
     experiment = make_experiment(
         {

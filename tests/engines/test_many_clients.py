@@ -7,8 +7,6 @@ import time
 import pytest
 import torch
 
-from counterpoise.build import build_simulation
-from counterpoise.core import capacity
 from counterpoise.core.local import Local
 from counterpoise.data.dataset import Samples, no_scaling
 from counterpoise.data.federation import Federation
@@ -16,7 +14,9 @@ from counterpoise.engines.choose import EngineSettings
 from counterpoise.engines.loop import LoopTrainer
 from counterpoise.engines.processes import ProcessTrainer, can_fork
 from counterpoise.errors import ConfigError
-from counterpoise.simulation import Simulation
+from counterpoise.run.build import build_simulation
+from counterpoise.run.simulation import Simulation
+from counterpoise.system import capacity
 
 FEATURES, MODEL = 784, 712_440  # bytes of an MLP 784-200-100-10
 
@@ -52,7 +52,7 @@ def test_a_trainer_looks_at_its_first_result_before_it_makes_room_for_all(
     if processes > 1 and not can_fork():
         pytest.skip("needs workers that are forked")
     simulation = simulate(200)
-    trainer = LoopTrainer(simulation.work) if processes == 1 else ProcessTrainer(simulation.work, processes)
+    trainer = LoopTrainer() if processes == 1 else ProcessTrainer(simulation.work, processes)
     monkeypatch.setattr(simulation.engine, "trainer", trainer)
     monkeypatch.setattr(capacity, "available_bytes", lambda: 200 * MODEL - 1)
     try:

@@ -19,21 +19,21 @@ from flwr.app import ConfigRecord, Message, RecordDict
 from typer.testing import CliRunner
 
 from counterpoise.cli import app
-from counterpoise.engines.flower import adapter, resident
-from counterpoise.engines.flower.adapter import PLACE_HEADER, VERSION_HEADER
-from counterpoise.engines.flower.certs import CertFolder, make_certs
-from counterpoise.engines.flower.commands import prepare
-from counterpoise.engines.flower.deployment import Link
-from counterpoise.engines.flower.front import listening
-from counterpoise.engines.flower.grid import MOST_REPEATS, HubGrid
-from counterpoise.engines.flower.hub import Hub
-from counterpoise.engines.flower.job import ClientFile, JobFolder
-from counterpoise.engines.flower.resident import Resident
-from counterpoise.engines.flower.serve import Prepared, run
-from counterpoise.engines.flower.status import read_status
-from counterpoise.engines.flower.wire import Wire, read_key
 from counterpoise.errors import ConfigError
-from counterpoise.experiment.config import Experiment
+from counterpoise.flower import adapter, resident
+from counterpoise.flower.adapter import PLACE_HEADER, VERSION_HEADER
+from counterpoise.flower.certs import CertFolder, make_certs
+from counterpoise.flower.commands import prepare
+from counterpoise.flower.deployment import Endpoint
+from counterpoise.flower.front import listening
+from counterpoise.flower.grid import MOST_REPEATS, HubGrid
+from counterpoise.flower.hub import Hub
+from counterpoise.flower.job import ClientFile, JobFolder
+from counterpoise.flower.resident import Resident
+from counterpoise.flower.serve import Prepared, run
+from counterpoise.flower.status import read_status
+from counterpoise.flower.wire import Wire, read_key
+from counterpoise.run.config.experiment import Experiment
 from counterpoise.version import __version__
 
 
@@ -45,7 +45,7 @@ class Served:
         nodes = {name: adapter.register(self.hub.link, self.certs.public_key(name), name) for name in names}
         self.nodes, self.hub.names = nodes, {node: name for name, node in nodes.items()}
         self.grid = HubGrid(self.hub, adapter.open_run(self.hub.link, told))
-        self.link = Link("127.0.0.1", 0, self.certs)
+        self.link = Endpoint("127.0.0.1", 0, self.certs)
 
     def wire(self, name: str) -> Wire:
         headers = {VERSION_HEADER: __version__, PLACE_HEADER: name}

@@ -13,14 +13,14 @@ from flwr.app import Message
 from local_grid import FIRST_NODE, LocalGrid
 from local_net import numbered
 
-from counterpoise.engines.flower import client
-from counterpoise.engines.flower.commands import prepare
-from counterpoise.engines.flower.refusal import CLIENT_FAILED
-from counterpoise.engines.flower.serve import run
 from counterpoise.errors import RunError
-from counterpoise.experiment.config import make_experiment
-from counterpoise.experiment.folder import RunFolder, read_rows
-from counterpoise.experiment.runner import start
+from counterpoise.flower import client
+from counterpoise.flower.commands import prepare
+from counterpoise.flower.refusal import CLIENT_FAILED
+from counterpoise.flower.serve import run
+from counterpoise.run.config.experiment import make_experiment
+from counterpoise.run.runner import start
+from counterpoise.run.store.folder import RunFolder, read_rows
 
 SECRET = "canary-7f3a"
 
@@ -79,7 +79,7 @@ def test_a_client_with_other_data_than_the_server_knows_is_refused(tmp_path: Pat
     ready = prepare(config, tmp_path / "out", named_nodes=False)
     told = ready.told
     other = {**told, "experiment": str(told["experiment"]).replace("seed = 0", "seed = 1", 1)}
-    grid = LocalGrid({FIRST_NODE - k: net.seat(str(k), told if k else other) for k in range(3)})
+    grid = LocalGrid({FIRST_NODE - k: net.context(str(k), told if k else other) for k in range(3)})
     with pytest.raises(RunError, match="1 of 3 clients did not come: 0"):
         run(grid, ready)
 

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from counterpoise.core.capacity import check_fits
 from counterpoise.data.own.cells import Table
 from counterpoise.data.own.faults import brief, fault, file_within
 from counterpoise.data.own.identifiers import INDEX_HINT, is_index
 from counterpoise.data.own.limits import MAX_CELLS, MAX_COLUMNS, MAX_LINE, MAX_TEXT_BYTES
 from counterpoise.data.own.unpacked import open_unpacked
 from counterpoise.errors import DataError
+from counterpoise.system.capacity import check_fits
 
 DELIMITERS = ",;\t|"
 SNIFFED_CHARACTERS = 1 << 16

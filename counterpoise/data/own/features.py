@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from counterpoise.core.capacity import check_fits
 from counterpoise.data.columns import Encoded, Numbers, TrainTest, Words, encode
 from counterpoise.data.own.cells import Table, is_missing, numbers_of, parse_number
 from counterpoise.data.own.faults import brief, fault
@@ -16,6 +15,7 @@ from counterpoise.data.own.identifiers import decimal_commas, drop_key, identifi
 from counterpoise.data.own.limits import MAX_BYTES, MAX_CATEGORIES
 from counterpoise.data.partition import Rows
 from counterpoise.errors import DataError, listed
+from counterpoise.system.capacity import check_fits
 
 MISSING_WORD = "(missing)"
 OTHER_WORD = "(other)"

@@ -1,0 +1,101 @@
+"""A client's side: answer a message from its own data and memory; what fails there leaves as one word."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from flwr.app import Error, Message, RecordDict
+
+from counterpoise.core.messages import Broadcast
+from counterpoise.core.tree import Tree, rows
+from counterpoise.engines import service
+from counterpoise.engines.loop import LoopTrainer
+from counterpoise.engines.threads import threads
+from counterpoise.engines.workplace import Workload, Workplace
+from counterpoise.errors import CounterpoiseError
+from counterpoise.flower import messages
+from counterpoise.flower.hello import answer_hello
+from counterpoise.flower.memory import DiskMemory, next_token
+from counterpoise.flower.messages import TrainAsk, TrainReply
+from counterpoise.flower.refusal import CLIENT_FAILED, Refused
+
+
+class ClientContext(NamedTuple):
+    """A client at its place: who it is, what it works on, and where it keeps its memory."""
+
+    name: str
+    number: int  # its place among all clients
+    work: Workplace
+    state: Path
+
+
+Handler = Callable[[ClientContext, RecordDict], RecordDict]
+
+
+def answer(message: Message, context: Callable[[], ClientContext], handler: Handler) -> Message:
+    """The reply; an exception's text, which could hold data or paths, stays in this machine's log."""
+    try:
+        return Message(handler(context(), message.content), reply_to=message)
+    except Refused as refusal:
+        word = refusal.reason
+    except CounterpoiseError as error:
+        word = "data"
+        logging.getLogger("counterpoise").error("this client cannot answer: %s", error)
+    except Exception:
+        word = "error"
+        logging.getLogger("counterpoise").exception("this client failed")
+    return Message(Error(CLIENT_FAILED, word), reply_to=message)
+
+
+def say_hello(context: ClientContext, content: RecordDict) -> RecordDict:
+    return answer_hello(context.work, context.name, context.number)
+
+
+def train(context: ClientContext, content: RecordDict) -> RecordDict:
+    """Train every task of the message from the memory that it names, and keep the outcome as pending."""
+    ask, sha256 = messages.read_train(content, context.number)
+    if ask.client != context.name:
+        raise Refused("client")
+    _note_received(context, ask, sha256)
+    disk = DiskMemory(context.state, ask.run, context.name)
+    known = disk.load(ask.memory)
+    disk.collect_garbage(ask.memory, ask.broadcast.round, ask.since)
+    reply, kept = _train_tasks(context.work, ask, known)
+    token = next_token(ask.memory, context.name, sha256) if kept else ""
+    if kept:
+        disk.write(token, ask.memory, ask.broadcast.round, kept)
+    return messages.write_train_reply(ask, sha256, reply._replace(token=token))
+
+
+def _note_received(context: ClientContext, ask: TrainAsk, sha256: str) -> None:
+    """A log by which clients can compare among themselves that a round's server sent all of them the same."""
+    context.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    row = {"run": ask.run, "client": context.name, "round": ask.broadcast.round, "sha256": sha256}
+    with (context.state / "received.jsonl").open("a") as stream:
+        stream.write(json.dumps(row) + "\n")
+
+
+def _train_tasks(work: Workplace, ask: TrainAsk, known: Tree | None) -> tuple[TrainReply, Tree]:
+    """The answers, and what the client keeps: that of its last task, as in one process."""
+    sent = ask.broadcast
+    broadcast = Broadcast.from_tree(sent.round, sent.lr, work.place(sent.to_tree()))
+    memory = work.place(service.first_memory(work, broadcast.params) if known is None else known)
+    count = len(ask.tasks)
+    [result] = service.train(LoopTrainer(), [Workload(work, ask.tasks, [memory] * count, broadcast)])
+    samples = len(work.federation.clients[ask.tasks[0].client])
+    kept = rows(result.memory, count)[-1] if result.memory else {}
+    return TrainReply(samples, rows(result.reply_tree(), count), ""), kept
+
+
+def measure_models(context: ClientContext, content: RecordDict) -> RecordDict:
+    """Sums of a measurement of each given model on what this client holds out."""
+    facts, models, buffers, measurement = messages.read_measure(content)
+    if facts["client"] != context.name:
+        raise Refused("client")
+    with threads(1):
+        sums = service.measure_held_out(context.work, context.number, models, buffers, measurement)
+    return messages.write_measure_reply(facts, sums)
