@@ -121,7 +121,7 @@ class EngineTable(Table):
     )
     precision: Literal["full", "tf32", "bf16"] = Field(
         "full",
-        description="products on a GPU: float32, TF32, or the model in bfloat16 with parameters in float32",
+        description="products on a GPU: float32, TF32, or the model in bfloat16 with parameters and statistics in float32",
     )
     processes: int = Field(0, ge=0, le=512, description="worker processes of the loop engine; 0: one a core")
     threads: int = Field(
