@@ -102,7 +102,7 @@ def client(
 ) -> None:
     """Take part as one client with your own data, until stopped. Nothing but the messages leaves this machine."""
     _commands()
-    from counterpoise.data.own.faults import check_share, no_such
+    from counterpoise.data.faults import check_share, no_such
     from counterpoise.engines.flower.deployment import check_client_trust
     from counterpoise.engines.flower.job import ClientFile, check_name
     from counterpoise.engines.flower.resident import join

@@ -51,20 +51,22 @@ def test_a_described_form_is_that_of_the_file(
     kind: Kind, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = server_config(tmp_path, kind, list(ROWS))
-    (told, _), (words, nothing) = server_data(config), server_data(as_described(config, capsys))
+    told, (words, nothing, *_) = server_data(config).form, server_data(as_described(config, capsys))
     assert len(nothing.y) == 0
     assert nothing.x.shape[1:] == told.shape
     assert (words.classes, words.shape, words.pixels) == (told.classes, told.shape, told.pixels)
     torch.testing.assert_close(tuple(words.scaling), tuple(told.scaling))
     if told.columns is not None and words.columns is not None:
         assert words.columns.words == told.columns.words
-        assert words.columns.numbers["age"].mean == words.columns.numbers["age"].median
+        assert words.columns.numbers["age"].mean == words.columns.numbers["age"].gap
 
 
 @pytest.fixture
 def patients(tmp_path: Path) -> Path:
     path = tmp_path / "patients.csv"
-    rows = [f"p{row},{['north', 'south'][row % 2]},{row},{['ok', 'bad'][row % 2]}" for row in range(20)]
+    rows = [
+        f"p{row},{['north', 'south'][row % 2]},{40 + row % 9},{['ok', 'bad'][row % 2]}" for row in range(20)
+    ]
     path.write_text("\n".join(["patient_id,hospital,age,outcome", *rows]))
     return path
 

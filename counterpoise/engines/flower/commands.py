@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from counterpoise.data.tables.table import open_table
 from counterpoise.engines.flower import adapter, processes
 from counterpoise.engines.flower.certs import CertFolder, make_certs
 from counterpoise.engines.flower.deployment import Link
@@ -17,8 +18,7 @@ from counterpoise.engines.flower.front import listening
 from counterpoise.engines.flower.grid import HubGrid
 from counterpoise.engines.flower.hub import Hub
 from counterpoise.engines.flower.job import JobFolder, check_name, what_clients_are_told
-from counterpoise.engines.flower.own_columns import open_table
-from counterpoise.engines.flower.own_data import describe_form, form_notes, server_data
+from counterpoise.engines.flower.own_data import describe_form, server_data
 from counterpoise.engines.flower.processes import Child
 from counterpoise.engines.flower.serve import LOG, Prepared, Say, run
 from counterpoise.engines.flower.workplaces import build_workplace
@@ -196,6 +196,6 @@ def describe(
         raise ConfigError(f"--label is missing; legal: the column of {path} that holds the class: {columns}")
     named = {"label": label, "client": client, "drop": list(drop) or None}
     given = {key: value for key, value in named.items() if value is not None}
-    form, samples = server_data(make_experiment({"data": {"name": name, "path": str(path), **given}}))
-    notes = form_notes(form, len(samples.y), lambda column: f"--drop {shlex.quote(column)}")
-    return Description(in_words(form), notes)
+    experiment = make_experiment({"data": {"name": name, "path": str(path), **given}})
+    found = server_data(experiment, lambda column: f"--drop {shlex.quote(column)}")
+    return Description(in_words(found.form), found.odd)

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from counterpoise.core.capacity import check_fits
-from counterpoise.data.own.cells import Table
-from counterpoise.data.own.faults import blamed_on, fault, file_within
-from counterpoise.data.own.limits import MAX_BYTES, MAX_CELLS, MAX_COLUMNS
+from counterpoise.data.faults import blamed_on, fault, file_within
+from counterpoise.data.limits import MAX_BYTES, MAX_CELLS, MAX_COLUMNS
+from counterpoise.data.tables.cells import Table
 from counterpoise.errors import DataError
 
 DAMAGED = "damaged or no Parquet file"
