@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from counterpoise.data.faults import fault
 from counterpoise.data.partition import Rows
 from counterpoise.data.root import read_bytes
 from counterpoise.data.tables.cells import Numbers
 from counterpoise.data.tables.encoder import Encoded, Encoder
 from counterpoise.data.tables.fit import fit_numbers, gap_note
-from counterpoise.errors import DataError
+from counterpoise.errors import DataError, listed
 
 Words = NDArray[np.str_]
 
@@ -106,12 +107,12 @@ def classes_by_frequency(labels: Words) -> tuple[str, ...]:
     return tuple(sorted(counts, key=lambda label: (-counts[label], label)))
 
 
-def class_codes(labels: Words, classes: Sequence[str], owner: object) -> Rows:
+def class_codes(labels: Words, classes: Sequence[str], owner: Path | str) -> Rows:
     """The place of each label in `classes`, or a DataError in the name of `owner` for one that is not there."""
     places = {name: place for place, name in enumerate(classes)}
     for row, label in enumerate(labels.tolist()):
         if label not in places:
-            raise DataError(f"{owner}: label {label!r} in data row {row + 1}; legal: {', '.join(classes)}")
+            raise fault(owner, f"label {label!r} in data row {row + 1}; legal: {listed(classes)}")
     return np.array([places[label] for label in labels.tolist()], dtype=np.int64)
 
 

@@ -6,6 +6,8 @@ from typing import Any
 
 from counterpoise.core.registry import Count, Entry
 from counterpoise.data.dataset import Scaling, no_scaling, pixel_scaling
+from counterpoise.data.faults import brief
+from counterpoise.data.limits import MAX_CATEGORIES, MAX_NUMBER
 from counterpoise.data.tables.encoder import Encoder, Number
 from counterpoise.engines.flower.data_form import Form
 from counterpoise.errors import ConfigError
@@ -56,28 +58,35 @@ def _table(
         raise ConfigError(
             "data.shape is missing; legal: the shape of a sample, or of a table label, numbers and words"
         )
+    for name in [*numbers.keys() & words.keys(), *({label} & (numbers.keys() | words.keys()))]:
+        raise ConfigError(f"data describes column {name!r} twice; legal: a label, a number or words")
     fitted = {name: _number(name, given) for name, given in numbers.items()}
     kinds = {name: _words(name, given) for name, given in words.items()}
-    # What clients will check is checked here, where it can be mended.
-    columns = Encoder.from_json(Encoder(fitted, kinds).to_json())
+    columns = Encoder(fitted, kinds)
     return Form(classes, (columns.width,), False, no_scaling(), label, columns)
 
 
 def _words(name: str, given: Any) -> tuple[str, ...]:
-    if not given or not isinstance(given, list) or not all(isinstance(word, str) for word in given):
-        raise ConfigError(f"data.words.{name} = {given!r} is not legal; legal: a list of words")
+    words = isinstance(given, list) and all(isinstance(word, str) for word in given)
+    if not words or not 0 < len(set(given)) == len(given) <= MAX_CATEGORIES + 1:
+        legal = f"a list of up to {MAX_CATEGORIES:,} words that differ"
+        raise ConfigError(f"data.words.{name} = {brief(given)} is not legal; legal: {legal}")
     return tuple(given)
 
 
 def _number(name: str, given: Any) -> Number:
     """A gap is filled with the mean, unless something else is given for it."""
     fits = isinstance(given, list) and len(given) in (PAIR, PAIR + 1)
-    if not fits or not all(type(v) in (int, float) for v in given) or not given[1] > 0:
+    if not fits or not all(map(_is_number, given)) or not given[1] > 0:
         raise ConfigError(
-            f"data.numbers.{name} = {given!r} is not legal; legal: [mean, deviation], the deviation above 0, or [mean, deviation, gap]"
+            f"data.numbers.{name} = {brief(given)} is not legal; legal: [mean, deviation], the deviation above 0, or [mean, deviation, gap]"
         )
     mean, deviation, gap = map(float, (*given, given[0])[: PAIR + 1])
     return Number(0.0, gap, mean, deviation, flagged=len(given) > PAIR)
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and abs(value) <= MAX_NUMBER
 
 
 DESCRIBED = Entry(NAME, described)
