@@ -45,7 +45,7 @@ lint: $(STAMP)
 	$(BIN)/mypy
 
 docs: $(STAMP)
-	$(BIN)/python -m counterpoise.docs docs/reference.md
+	$(BIN)/python -m counterpoise.cli.reference docs/reference.md
 
 # Other frameworks join where PEERS is a folder with scripts that run them: see benchmarks/cpu.py.
 bench: $(STAMP)

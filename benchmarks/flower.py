@@ -20,8 +20,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from counterpoise.engines.flower.processes import program, start, stop
-from counterpoise.experiment.toml import write_toml
+from counterpoise.flower.children import program, start, stop
+from counterpoise.system.toml import write_toml
 
 APP = Path(__file__).parent / "quickstart"
 BIN = Path(sys.executable).parent

@@ -27,12 +27,12 @@ def measure(method: str, clients: int) -> dict[str, float]:
     """Start-up, the median round, and the peak memory of this process."""
     import torch
 
-    from counterpoise.build import build_simulation
     from counterpoise.core.local import Local
     from counterpoise.data.dataset import Samples, no_scaling
     from counterpoise.data.federation import Federation
     from counterpoise.engines.choose import EngineSettings
-    from counterpoise.experiment.checkpoint import CheckpointStore
+    from counterpoise.run.build import build_simulation
+    from counterpoise.run.store.checkpoint import CheckpointStore
 
     stream = torch.Generator().manual_seed(0)
     # Clients draw from one pool: what grows is the number of clients, not the data.

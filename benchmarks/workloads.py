@@ -132,13 +132,12 @@ def raw_in_two(work: Workload) -> Callable[[], None]:
 
 def ours(work: Workload, method: str) -> Callable[[], None]:
     """The same rounds by the engine that our rules choose."""
-    from counterpoise.build import build_simulation
     from counterpoise.core.local import Local
-    from counterpoise.core.part import Task
+    from counterpoise.core.messages import Task
     from counterpoise.data.dataset import Samples, no_scaling
     from counterpoise.data.federation import Federation
     from counterpoise.engines.choose import EngineSettings
-    from counterpoise.rounds import one_exchange
+    from counterpoise.run.build import build_simulation
 
     x, y = (tensor.flatten(0, 1) for tensor in work.data())
     rows = tuple(torch.arange(len(y)).view(work.clients, -1))
@@ -158,7 +157,7 @@ def ours(work: Workload, method: str) -> Callable[[], None]:
         after = state
         for cohort in work.cohorts():
             tasks = [Task(client) for client in cohort]
-            after, _ = one_exchange(simulation.server, after, tasks, work.lr)
+            after, _ = simulation.advance(after, tasks)
         simulation.close()
 
     return run

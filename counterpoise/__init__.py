@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from counterpoise.engines.choose import EngineSettings
     from counterpoise.models.model import MODELS
     from counterpoise.report.table import table
-    from counterpoise.rounds import Cohort
+    from counterpoise.server.cohort import Cohort
 
 _HOMES = {
     "load_data": "api",
@@ -43,7 +43,7 @@ _HOMES = {
     "EngineSettings": "engines.choose",
     "MODELS": "models.model",
     "table": "report.table",
-    "Cohort": "rounds",
+    "Cohort": "server.cohort",
 }
 
 __all__ = [

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from counterpoise.build import build_simulation
 from counterpoise.core.codec import digest
 from counterpoise.core.local import Local
 from counterpoise.core.method import METHODS, PARTS, Method, MethodSpec, build_method
@@ -18,10 +17,12 @@ from counterpoise.data.dataset import Samples, no_scaling
 from counterpoise.data.federation import Federation
 from counterpoise.engines.choose import EngineSettings
 from counterpoise.models.model import MODELS
-from counterpoise.rounds import Cohort, Outcome, ServerState, one_exchange
-from counterpoise.search import propose_tasks
-from counterpoise.simulation import Simulation
-from counterpoise.together import Together, join, share_samples
+from counterpoise.run.build import build_simulation
+from counterpoise.run.joined import join, share_samples
+from counterpoise.run.simulation import Simulation, advance
+from counterpoise.server.cohort import Cohort
+from counterpoise.server.round import Outcome, ServerState
+from counterpoise.server.search import propose_tasks
 
 SIZES = (20, 50, 13, 30, 7, 1)  # not in order, so that an engine that sorts its clients must undo it
 CLASSES = 4
@@ -138,7 +139,7 @@ def run_rounds(sim: Simulation, state: ServerState | None = None, rounds: int | 
 
 def run_joined(
     spec: MethodSpec, engine: EngineSettings, seeds: Sequence[int], shared: Federation, rounds: int = 3
-) -> tuple[Together, list[ServerState]]:
+) -> tuple[list[Simulation], list[ServerState]]:
     """Runs that differ in their seed, trained in one program on the samples of one federation."""
     together = join(
         [
@@ -146,17 +147,15 @@ def run_joined(
             for seed in seeds
         ]
     )
-    states = together.open()
+    states = [sim.open() for sim in together]
     for _ in range(rounds):
-        states = [state for state, _ in together.advance(states)]
+        states = [state for state, _ in advance(together, states)]
     return together, states
 
 
 def ask_clients(sim: Simulation, state: ServerState, clients: Sequence[int]) -> tuple[ServerState, Outcome]:
     """One round with these clients, whatever the cohort would be."""
-    lr = sim.work.local.rate(state.round, sim.rounds)
-    tasks = propose_tasks(sim.method, state.slots, state.round, clients)
-    return one_exchange(sim.server, state, tasks, lr)
+    return sim.advance(state, propose_tasks(sim.method, state.slots, state.round, clients))
 
 
 def all_state(sim: Simulation, state: ServerState) -> Tree:

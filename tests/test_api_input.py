@@ -12,10 +12,10 @@ from federations import small_model, unequal_federation
 
 import counterpoise as cp
 from counterpoise.api import Outcome
+from counterpoise.core.schedules import cosine
 from counterpoise.data.dataset import no_scaling
 from counterpoise.data.prepare import apply_imbalance
 from counterpoise.errors import ConfigError, DataError
-from counterpoise.schedules import cosine
 
 X = torch.arange(24.0).view(12, 2)
 Y = torch.arange(12) % 3

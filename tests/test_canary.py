@@ -22,7 +22,7 @@ from runs import Finished, call, tiny, write_tiny
 
 from counterpoise.core.codec import decode
 from counterpoise.errors import DataError
-from counterpoise.experiment.runner import start
+from counterpoise.run.runner import start
 
 Act = Callable[[Path, bytes], Finished]  # a folder and a payload -> what a command made of it
 

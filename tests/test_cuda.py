@@ -96,8 +96,8 @@ def test_a_compiled_step_agrees(method: str) -> None:
 
 
 def test_a_run_repeats_and_resumes_bit_for_bit(tmp_path: Path) -> None:
-    from counterpoise.experiment.config import make_experiment
-    from counterpoise.experiment.runner import resume, start
+    from counterpoise.run.config.experiment import make_experiment
+    from counterpoise.run.runner import resume, start
 
     experiment = make_experiment(
         {

@@ -18,17 +18,18 @@ from federations import LOOP, STACKED, all_state, ask_clients, distance, run_rou
 from torch import Tensor
 
 from counterpoise.cli import app
+from counterpoise.cli.reference import reference
+from counterpoise.core.messages import Replies
 from counterpoise.core.method import METHODS, PARTS, MethodSpec, build_named
-from counterpoise.core.part import Exchange, Replies, Stats
+from counterpoise.core.part import Exchange, Stats
 from counterpoise.data.augment import AUGMENTATIONS
 from counterpoise.data.dataset import DATASETS
 from counterpoise.data.partition import PARTITIONS
-from counterpoise.docs import reference
-from counterpoise.engines.flower.described import DESCRIBED
 from counterpoise.errors import ConfigError
-from counterpoise.experiment.config import parse_experiment
-from counterpoise.experiment.toml import read_toml
+from counterpoise.flower.described import DESCRIBED
 from counterpoise.models.model import MODELS
+from counterpoise.run.config.experiment import parse_experiment
+from counterpoise.system.toml import read_toml
 
 ROOT = Path(__file__).parent.parent
 EXAMPLE = ROOT / "docs/examples/fedexp.py"

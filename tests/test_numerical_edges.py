@@ -28,19 +28,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from counterpoise.client import Broadcast
+from counterpoise.client.plan import make_plan
 from counterpoise.core.local import Batching, Local
+from counterpoise.core.messages import Broadcast, Replies, Task, average_buffers
 from counterpoise.core.method import METHODS, PARTS, Method, MethodSpec, Weighting, build_method, compose
-from counterpoise.core.part import Batch, Census, ClientData, Outputs, Part, Replies, Stats, Task
+from counterpoise.core.part import Batch, Census, ClientData, Outputs, Part, Stats
 from counterpoise.core.rng import generator
+from counterpoise.core.schedules import cosine
 from counterpoise.core.tree import Tree, leaves, mix
 from counterpoise.engines.choose import EngineSettings
 from counterpoise.engines.workplace import Engine
 from counterpoise.errors import ConfigError
-from counterpoise.plan import make_plan
-from counterpoise.replies import average_buffers, weigh_replies
-from counterpoise.schedules import cosine
-from counterpoise.simulation import Simulation
+from counterpoise.run.simulation import Simulation
+from counterpoise.server.replies import weigh_replies
 
 FROM_COUNTS = ["weighted_ce", "class_balanced", "balanced_softmax", "ldam"]
 

@@ -12,8 +12,8 @@ from counterpoise.cli.interrupt import interruptible
 from counterpoise.cli.runs import roomy_console
 
 if TYPE_CHECKING:
-    from counterpoise.compare.run import Finished, Means
-    from counterpoise.compare.sweep import Sweep
+    from counterpoise.sweep.run import Finished, Means
+    from counterpoise.sweep.sweep import Sweep
 
 Processes = Annotated[
     int | None,
@@ -45,7 +45,7 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Compare methods over problems and seeds: runs what is missing, then tables, tests and a report."""
-    from counterpoise.compare.sweep import load_sweep
+    from counterpoise.sweep.sweep import load_sweep
 
     wanted = load_sweep(sweep, overrides or [])
     folder, means = out or Path("runs") / sweep.stem, _means(on, processes)
@@ -64,7 +64,7 @@ def demo(
     as_json: AsJson = False,
 ) -> None:
     """Compare FedAvg with remedies for class imbalance on long-tailed data, over several seeds."""
-    from counterpoise.compare.demo import demo_sweep
+    from counterpoise.sweep.demo import demo_sweep
 
     conduct(demo_sweep(seeds, rounds), out, _means("local", processes), as_json)
 
@@ -72,7 +72,7 @@ def demo(
 def conduct(sweep: Sweep, out: Path, means: Means, as_json: bool) -> None:
     """Run a sweep and print what it came to."""
     from counterpoise.cli.progress import RunsBar
-    from counterpoise.compare.run import run_sweep
+    from counterpoise.sweep.run import run_sweep
 
     with interruptible(lambda: GO_ON), RunsBar() as bar:
         finished = run_sweep(sweep, out, means, bar.show)
@@ -83,14 +83,14 @@ def conduct(sweep: Sweep, out: Path, means: Means, as_json: bool) -> None:
 def _means(on: Literal["local", "ray"], processes: int | None) -> Means:
     import torch
 
-    from counterpoise.compare.run import Means
     from counterpoise.engines.processes import available_cores
+    from counterpoise.sweep.run import Means
 
     return Means(on, processes or (1 if torch.cuda.is_available() else available_cores()))
 
 
 def _print_plan(sweep: Sweep, out: Path, means: Means, as_json: bool) -> None:
-    from counterpoise.compare.estimate import plan_sweep
+    from counterpoise.sweep.estimate import plan_sweep
 
     plan = plan_sweep(sweep, out)
     runs = [
@@ -118,8 +118,8 @@ def in_words(seconds: float) -> str:
 
 
 def _print_result(sweep: Sweep, finished: Finished) -> None:
-    from counterpoise.compare.render import print_comparison
-    from counterpoise.compare.tune import budget_lines
+    from counterpoise.report.render import print_comparison
+    from counterpoise.sweep.tune import budget_lines
 
     if sweep.tune is not None:
         typer.echo("\n".join(budget_lines(finished.tuned, sweep.tune)) + "\n")
@@ -132,7 +132,7 @@ def _print_result(sweep: Sweep, finished: Finished) -> None:
 
 
 def _as_data(finished: Finished) -> dict[str, Any]:
-    from counterpoise.compare.render import render_json
+    from counterpoise.report.render import render_json
 
     return {
         "out": str(finished.out),

@@ -36,9 +36,9 @@ def inspect(
 ) -> None:
     """Classes, counts, imbalance, skew of each client, missing classes, and how local and global imbalance disagree."""
     from counterpoise.cli.terminal import screen
-    from counterpoise.data.inspect import look_at, report_lines
     from counterpoise.errors import ConfigError, short
     from counterpoise.report.heatmap import draw_heatmap
+    from counterpoise.run.inspect import look_at, report_lines
 
     if picture.suffix.lower() not in PICTURES:
         raise ConfigError(
@@ -73,7 +73,7 @@ def pack(
     from counterpoise.data.own import write_pack
     from counterpoise.data.prepare import pack_federation
     from counterpoise.errors import ConfigError, short
-    from counterpoise.experiment.assemble import load_federation
+    from counterpoise.run.assemble import load_federation
 
     if target.suffix != ".safetensors":
         raise ConfigError(f"{short(target)} is not legal; legal: a file name that ends in .safetensors")

@@ -14,7 +14,7 @@ from counterpoise.cli.runs import AsJson
 from counterpoise.errors import ConfigError, legal_words, short
 
 if TYPE_CHECKING:
-    from counterpoise.core.registry import Entry
+    from counterpoise.registry.registry import Entry
 
 
 def add_to(app: typer.Typer) -> None:
@@ -56,14 +56,14 @@ def ls(
 
 
 def _kinds() -> list[str]:
-    from counterpoise.catalogue import CATALOGUE
+    from counterpoise.cli.catalogue import CATALOGUE
 
     return [*CATALOGUE, "runs"]
 
 
 def _rules(kind: str | None) -> dict[str, dict[str, str]]:
     """Kind -> name -> the rule in one line."""
-    from counterpoise.catalogue import CATALOGUE, list_entries
+    from counterpoise.cli.catalogue import CATALOGUE, list_entries
 
     kinds = [kind] if kind else CATALOGUE
     return {name: {entry.name: _plain(entry.summary) for entry in list_entries(name)} for name in kinds}
@@ -92,7 +92,7 @@ def show(
     """Everything about one name: formula, paper, parameters with ranges and defaults, and what it is made of."""
     from rich.markup import escape
 
-    from counterpoise.catalogue import CATALOGUE, find
+    from counterpoise.cli.catalogue import CATALOGUE, find
     from counterpoise.cli.terminal import screen
 
     console = screen(highlight=False, soft_wrap=True)
@@ -125,7 +125,7 @@ def _print_parameters(console: Any, entry: Entry[Any]) -> None:
 
 
 def _print_parts(console: Any, entry: Entry[Any]) -> None:
-    from counterpoise.catalogue import describe_parts
+    from counterpoise.cli.catalogue import describe_parts
 
     method = entry.build()
     console.print(f"\nClients weigh by: {method.weighting}", markup=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,8 +13,8 @@ import typer
 from counterpoise.cli.interrupt import interruptible
 
 if TYPE_CHECKING:
-    from counterpoise.cli.live import Live
-    from counterpoise.experiment.config import Experiment
+    from counterpoise.run.config.experiment import Experiment
+    from counterpoise.run.listener import Listener
 
 File = Annotated[Path, typer.Argument(help="Experiment file in TOML; docs/reference.md lists every key.")]
 Overrides = Annotated[
@@ -24,6 +24,9 @@ Overrides = Annotated[
 Out = Annotated[
     Path | None, typer.Option(help="Folder of the run; by default a new numbered one under runs/.")
 ]
+Work = Callable[
+    ["Sequence[Listener]", Callable[[str], None]], dict[str, Any]
+]  # listeners, what takes a line to say -> a summary
 AsJson = Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")]
 
 
@@ -34,27 +37,27 @@ def add_to(app: typer.Typer) -> None:
 
 def run(experiment: File, overrides: Overrides = None, out: Out = None, as_json: AsJson = False) -> None:
     """Run an experiment. Ctrl-C leaves a run that `resume` continues to the same result."""
-    from counterpoise.experiment.folder import next_folder
-    from counterpoise.experiment.runner import start
+    from counterpoise.run.runner import start
+    from counterpoise.run.store.folder import next_folder
 
     config = read_experiment(experiment, overrides or [])
     folder = out or next_folder(Path("runs"), f"{config.build_method().name}-{config.data.name}")
-    report(watched(lambda live: start(config, folder, live.show), folder), folder, as_json)
+    report(watched(lambda heard, _: start(config, folder, heard), folder), folder, as_json)
 
 
 def resume(
     folder: Annotated[Path, typer.Argument(help="Folder of the run.")], as_json: AsJson = False
 ) -> None:
     """Go on with a run that was stopped or killed; the result is that of an undisturbed run, bit for bit."""
-    from counterpoise.experiment import runner
+    from counterpoise.run import runner
 
-    report(watched(lambda live: runner.resume(folder, live.show), folder), folder, as_json)
+    report(watched(lambda heard, _: runner.resume(folder, heard), folder), folder, as_json)
 
 
 def validate(experiment: File, overrides: Overrides = None) -> None:
     """Check an experiment without running it: every key, the data, the model, and which engine would be chosen."""
-    from counterpoise.experiment.assemble import assemble, load_federation
-    from counterpoise.experiment.track import check_tracker
+    from counterpoise.run.assemble import assemble, load_federation
+    from counterpoise.run.track import check_tracker
 
     config = read_experiment(experiment, overrides or [])
     check_tracker(config.track.to)
@@ -69,7 +72,7 @@ def validate(experiment: File, overrides: Overrides = None) -> None:
 def read_experiment(path: Path, overrides: list[str]) -> Experiment:
     """The experiment of a file; one that is a sweep is told by the keys that no experiment has."""
     from counterpoise.errors import ConfigError
-    from counterpoise.experiment.config import load_experiment
+    from counterpoise.run.config.experiment import load_experiment
 
     try:
         return load_experiment(path, overrides)
@@ -83,21 +86,22 @@ def read_experiment(path: Path, overrides: list[str]) -> Experiment:
 
 
 def _keys_of_sweeps(path: Path) -> list[str]:
-    from counterpoise.compare.sweep import Sweep
-    from counterpoise.experiment.config import Experiment
-    from counterpoise.experiment.toml import read_toml
+    from counterpoise.run.config.experiment import Experiment
+    from counterpoise.sweep.sweep import Sweep
+    from counterpoise.system.toml import read_toml
 
     alone = Sweep.model_fields.keys() - Experiment.model_fields.keys()
     return [key for key in read_toml(path) if key in alone]
 
 
-def watched(work: Callable[[Live], dict[str, Any]], folder: Path) -> dict[str, Any]:
+def watched(work: Work, folder: Path) -> dict[str, Any]:
     """Work that shows how it is doing, and says how to go on where it is interrupted."""
     from counterpoise.cli.live import Live
-    from counterpoise.experiment.folder import RunFolder
+    from counterpoise.report.pictures import Pictures
+    from counterpoise.run.store.folder import RunFolder
 
     with interruptible(RunFolder(folder).way_on), Live() as live:
-        return work(live)
+        return work([live, Pictures()], live.say)
 
 
 def report(summary: Mapping[str, Any], folder: Path, as_json: bool) -> None:

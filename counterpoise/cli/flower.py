@@ -11,7 +11,7 @@ from counterpoise.cli.experiments import AsJson, Out, Overrides, read_experiment
 from counterpoise.cli.interrupt import interruptible
 
 if TYPE_CHECKING:
-    from counterpoise.experiment.config import Experiment
+    from counterpoise.run.config.experiment import Experiment
 
 app = typer.Typer(
     help="The same methods over a real network, by Flower (pip install 'counterpoise\\[flower]').",
@@ -39,7 +39,7 @@ def up(
     """Start a whole deployment on this machine, with TLS and node keys, run the experiment, and take it down."""
     commands = _commands()
     config, folder = _which(experiment, overrides, resume, out, clients)
-    report(watched(lambda live: commands.up(config, folder, live.show, live.say), folder), folder, as_json)
+    report(watched(lambda heard, say: commands.up(config, folder, heard, say), folder), folder, as_json)
 
 
 @app.command()
@@ -53,9 +53,7 @@ def simulate(
     """Run the experiment in Flower's simulation, on Ray."""
     commands = _commands()
     config, folder = _which(experiment, overrides, resume, out)
-    report(
-        watched(lambda live: commands.simulate(config, folder, live.show, live.say), folder), folder, as_json
-    )
+    report(watched(lambda heard, say: commands.simulate(config, folder, heard, say), folder), folder, as_json)
 
 
 @app.command()
@@ -77,7 +75,7 @@ def server(
     link = _link(host, port, certs, insecure)
     config, folder = _which(experiment, overrides, resume, out)
     report(
-        watched(lambda live: commands.serve(config, folder, link, live.show, live.say), folder),
+        watched(lambda heard, say: commands.serve(config, folder, link, heard, say), folder),
         folder,
         as_json,
     )
@@ -103,10 +101,10 @@ def client(
     """Take part as one client with your own data, until stopped. Nothing but the messages leaves this machine."""
     _commands()
     from counterpoise.data.faults import check_share, no_such
-    from counterpoise.engines.flower.deployment import check_client_trust
-    from counterpoise.engines.flower.job import ClientFile, check_name
-    from counterpoise.engines.flower.resident import join
     from counterpoise.errors import ConfigError
+    from counterpoise.flower.deployment import check_client_trust
+    from counterpoise.flower.job import ClientFile, check_name
+    from counterpoise.flower.resident import join
 
     host, _, port = server.rpartition(":")
     if not host or not port.isdigit():
@@ -163,7 +161,7 @@ def describe(
     ] = None,
 ) -> None:
     """Print the form of a file as the data table of a config, for a server that has no data: read it before you hand it over."""
-    from counterpoise.experiment.toml import write_toml
+    from counterpoise.system.toml import write_toml
 
     found = _commands().describe(data, label, client, drop or [])
     typer.echo(write_toml({"data": found.data}).strip())
@@ -182,8 +180,8 @@ def _commands() -> Any:
     """The module that does the work, where the one version of Flower it is written for is there."""
     from importlib.metadata import PackageNotFoundError, version
 
-    from counterpoise.engines.flower import FLWR
     from counterpoise.errors import ConfigError
+    from counterpoise.flower import FLWR
 
     try:
         found = version("flwr")
@@ -193,14 +191,14 @@ def _commands() -> Any:
         raise ConfigError(
             f"flwr {FLWR} is needed and {found} is installed; legal: pip install 'counterpoise[flower]'"
         )
-    from counterpoise.engines.flower import commands
+    from counterpoise.flower import commands
 
     return commands
 
 
 def _link(host: str, port: int, certs: Path | None, insecure: bool) -> Any:
-    from counterpoise.engines.flower.certs import CertFolder
-    from counterpoise.engines.flower.deployment import Link, check_link
+    from counterpoise.flower.certs import CertFolder
+    from counterpoise.flower.deployment import Link, check_link
 
     link = Link(host, port, None if certs is None else CertFolder(certs))
     check_link(link, insecure)
@@ -216,7 +214,7 @@ def _which(
 ) -> tuple[Experiment | None, Path]:
     """The experiment and its folder; no experiment where a run goes on."""
     from counterpoise.errors import ConfigError
-    from counterpoise.experiment.folder import next_folder
+    from counterpoise.run.store.folder import next_folder
 
     if experiment is None and resume is not None:
         return None, resume

@@ -36,8 +36,8 @@ COLUMNS = (
 def show_status(folder: Path, live: bool, as_json: bool) -> None:
     from rich.live import Live
 
-    from counterpoise.engines.flower.job import JobFolder
-    from counterpoise.engines.flower.status import read_status
+    from counterpoise.flower.job import JobFolder
+    from counterpoise.flower.status import read_status
 
     path, console = JobFolder(folder).status, roomy_console()
     found = read_status(path)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console, Group, RenderableType
     from rich.table import Table
 
-    from counterpoise.compare.progress import Progress
+    from counterpoise.results.progress import Progress
 
 WIDTH = 20  # characters of a curve
 BAR = 12  # and of a bar

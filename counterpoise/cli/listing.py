@@ -16,7 +16,7 @@ from counterpoise.errors import ConfigError, legal_words, printable, short
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from counterpoise.compare.progress import Progress
+    from counterpoise.results.progress import Progress
 
 HEADERS = {
     "run": "run",
@@ -42,8 +42,8 @@ Cells = Mapping[str, str]  # by column
 
 def list_runs(folder: Path, as_json: bool, sort: str | None = None) -> None:
     """Every run at or below a folder, one line each."""
-    from counterpoise.compare.progress import read_progress
-    from counterpoise.compare.results import find_runs
+    from counterpoise.results.progress import read_progress
+    from counterpoise.results.results import find_runs
 
     key = None if sort is None and as_json else sort_key(sort or DEFAULT)
     found = [read_progress(path) for path in find_runs([folder])]
@@ -81,7 +81,7 @@ def _from_the_best(score: float | None) -> tuple[bool, float]:
 
 def _group(run: Progress) -> tuple[Any, ...]:
     """Runs of one data set, problem and method come together, by their seeds; those that cannot be read first."""
-    from counterpoise.compare.progress import data_words, problem_words
+    from counterpoise.results.progress import data_words, problem_words
 
     if run.result is None:
         return "", "", "", -1, str(run.path)
@@ -90,8 +90,8 @@ def _group(run: Progress) -> tuple[Any, ...]:
 
 
 def _as_plain(run: Progress) -> dict[str, Any]:
-    from counterpoise.compare.progress import data_words, problem_words
     from counterpoise.metrics.catalogue import headline
+    from counterpoise.results.progress import data_words, problem_words
 
     about: dict[str, Any] = {"folder": str(run.path), "state": run.state, "trouble": run.trouble}
     about["changed"] = datetime.fromtimestamp(run.changed).astimezone().isoformat(timespec="seconds")
@@ -155,7 +155,7 @@ def _cut(text: str, width: int) -> str:
 
 
 def _cells(run: Progress) -> Cells:
-    from counterpoise.compare.progress import data_words, problem_words
+    from counterpoise.results.progress import data_words, problem_words
 
     result = run.result
     done = run.state in ("done", "unreadable")

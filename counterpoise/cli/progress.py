@@ -9,7 +9,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from counterpoise.cli.terminal import screen
 
 if TYPE_CHECKING:
-    from counterpoise.compare.run import Tally
+    from counterpoise.sweep.run import Tally
 
 
 class RunsBar:

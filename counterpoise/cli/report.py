@@ -40,10 +40,10 @@ def report(
     open_: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False,
 ) -> None:
     """Write one HTML file about these runs, finished or not. It opens offline and holds all that it shows."""
-    from counterpoise.compare.results import read_folders
-    from counterpoise.compare.run import SWEEP, read_sweep
     from counterpoise.report.html import write_report
     from counterpoise.report.html.study import study
+    from counterpoise.results.results import read_folders
+    from counterpoise.sweep.run import SWEEP, read_sweep
 
     given = {"score": score, "at": at, "baseline": baseline}
     if len(folders) == 1 and (folders[0] / SWEEP).exists():

@@ -11,8 +11,8 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from counterpoise.compare.difference import Difference
-    from counterpoise.compare.results import RunResult
+    from counterpoise.results.difference import Difference
+    from counterpoise.results.results import RunResult
 
 LONGEST_VALUE = 60
 UNBOUNDED = 10_000  # characters a line where no terminal bounds it
@@ -30,7 +30,7 @@ def diff(
     as_json: AsJson = False,
 ) -> None:
     """What differs between two runs: config, versions, machine, data, and results from which round on."""
-    from counterpoise.compare.difference import difference
+    from counterpoise.results.difference import difference
 
     found = difference(_one_run(one), _one_run(other))
     if as_json:
@@ -53,9 +53,9 @@ def percent(value: float | None) -> str:
 
 def _one_run(path: Path) -> RunResult:
     """The run of a folder; a folder of many is refused, with the name of one."""
-    from counterpoise.compare.results import find_runs, read_result
     from counterpoise.errors import ConfigError
-    from counterpoise.experiment.folder import RunFolder
+    from counterpoise.results.results import find_runs, read_result
+    from counterpoise.run.store.folder import RunFolder
 
     if RunFolder(path).holds_run():
         return read_result(path)
@@ -106,8 +106,8 @@ def _last_and_best(last: float | None, best: float | None) -> str:
 
 def _brief(one: object, other: object) -> tuple[str, str]:
     """Both values; of long ones a piece around the place where they begin to differ."""
-    from counterpoise.compare.difference import count_alike
-    from counterpoise.compare.labels import show
+    from counterpoise.results.difference import count_alike
+    from counterpoise.results.labels import show
 
     texts = show(one), show(other)
     long = max(map(len, texts)) > LONGEST_VALUE

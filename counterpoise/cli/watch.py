@@ -19,7 +19,7 @@ from counterpoise.cli.runs import roomy_console
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from counterpoise.compare.progress import Progress
+    from counterpoise.results.progress import Progress
 
 TICK = 1.0  # seconds between frames
 LULL = 10.0  # a sweep whose runs have all ended, and that has begun no other for so long, is over
@@ -62,8 +62,8 @@ class Runs:
         return sorted((run for _, run in self._seen.values()), key=lambda run: list(COLOURS).index(run.state))
 
     def look(self) -> None:
-        from counterpoise.compare.progress import is_locked, last_change, read_progress
-        from counterpoise.compare.results import find_runs
+        from counterpoise.results.progress import is_locked, last_change, read_progress
+        from counterpoise.results.results import find_runs
 
         before, self._seen = self._seen, {}
         for path in find_runs([self.folder]):

@@ -1,1 +1,1 @@
-"""Types and trees only: no input or output, no data, no models."""
+"""What a method is made of: trees, streams, parts, messages. No input or output, no data, no models."""

@@ -6,21 +6,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, TypeAlias
 
-from counterpoise.core.arguments import check_arguments
 from counterpoise.core.method import build_named
-from counterpoise.core.registry import LARGEST, Interval, NonNegative, Positive, ProperFraction, Registry
 from counterpoise.errors import ConfigError
+from counterpoise.registry.arguments import check_arguments
+from counterpoise.registry.registry import LARGEST, Interval, NonNegative, Positive, ProperFraction, Registry
 
 Schedule: TypeAlias = Callable[[float, int, int], float]  # first rate, round, rounds -> rate of that round
 Batching: TypeAlias = Literal["auto", "pad", "wrap", "drop"]  # of the last short batch
 LARGEST_BATCH, MOST_EPOCHS = 1 << 20, 10_000
 
 
-def _load() -> None:
-    import counterpoise.schedules  # noqa: F401
-
-
-SCHEDULES: Registry[Schedule] = Registry("schedule", _load, LARGEST)
+SCHEDULES: Registry[Schedule] = Registry("schedule", ["counterpoise.core.schedules"], LARGEST)
 schedule = SCHEDULES.register
 
 

@@ -9,9 +9,9 @@ from typing import Any, Literal, TypeAlias
 from torch import nn
 
 from counterpoise.core.part import Part
-from counterpoise.core.places import Place, unknown_name
-from counterpoise.core.registry import LARGEST, Entry, Registry
 from counterpoise.errors import SHOWN_CHARACTERS, ConfigError, short, shorten
+from counterpoise.registry.places import Place, unknown_name
+from counterpoise.registry.registry import LARGEST, Entry, Registry
 
 Weighting: TypeAlias = Literal["samples", "uniform"]
 
@@ -60,13 +60,9 @@ class Method:
         return module
 
 
-def _load() -> None:
-    import counterpoise.methods
-    import counterpoise.parts  # noqa: F401  (their modules register themselves)
-
-
-PARTS: Registry[Part] = Registry("part", _load, LARGEST)
-METHODS: Registry[Method] = Registry("method", _load, LARGEST)
+HOMES = ["counterpoise.parts", "counterpoise.methods"]
+PARTS: Registry[Part] = Registry("part", HOMES, LARGEST)
+METHODS: Registry[Method] = Registry("method", HOMES, LARGEST)
 part = PARTS.register
 method = METHODS.register
 

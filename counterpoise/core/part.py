@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
-from counterpoise.core.tree import Params, Tree, bytes_of
+from counterpoise.core.messages import Replies, Task
+from counterpoise.core.tree import Params, Tree
 
 
 class Batch(NamedTuple):
@@ -78,24 +79,10 @@ class Census(NamedTuple):
         return len(self.samples)
 
 
-class Replies(NamedTuple):
-    """The answers of a round, stacked over the K tasks, in order of clients."""
-
-    client: Tensor  # [K]
-    samples: Tensor  # [K] before any resampling
-    delta: Params  # [K, ...] local minus global
-    buffers: Params  # [K, ...]
-    upload: dict[str, Tree]  # part name -> [K, ...]
-    loss: Tensor  # [K] mean training loss
-
-    def bytes(self) -> int:
-        """Size of what the clients sent."""
-        return sum(bytes_of(tree) for tree in (self.delta, self.buffers, self.upload))
-
-
+Measurement: TypeAlias = Callable[[Outputs, Batch], Tree]  # sums over a batch: batches and clients add up
 Measure: TypeAlias = Callable[
-    [Params, Params, Callable[[Outputs, Batch], Tree]], Tree
-]  # params, buffers, sums over a batch -> these sums over all samples
+    [Params, Params, Measurement], Tree
+]  # params, buffers, what is summed over a batch -> these sums over all samples
 
 
 class Exchange(NamedTuple):
@@ -106,14 +93,6 @@ class Exchange(NamedTuple):
     weights: Tensor  # [K] float64
     clients: int  # N, all clients of the federation
     measure: Measure | None = None  # on the server's own samples, where it has any
-
-
-@dataclass(frozen=True)
-class Task:
-    """The unit of work: one client under one setting."""
-
-    client: int
-    knobs: Mapping[str, float] = field(default_factory=dict)
 
 
 Judge: TypeAlias = Callable[

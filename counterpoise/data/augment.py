@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from counterpoise.core.registry import Count, Fraction, Registry, Whole
 from counterpoise.errors import ConfigError
+from counterpoise.registry.registry import Count, Fraction, Registry, Whole
 
 Draws = dict[str, Tensor]
 

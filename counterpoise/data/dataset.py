@@ -12,9 +12,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from counterpoise.core.registry import Registry
 from counterpoise.data import check
 from counterpoise.errors import DataError
+from counterpoise.registry.registry import Registry
 
 
 class Samples(NamedTuple):
@@ -124,9 +124,5 @@ Loader = Callable[
 ]  # a data root, or None where the data ships with a dependency -> the data set
 
 
-def _load() -> None:
-    import counterpoise.data.sets  # noqa: F401  (its modules register themselves)
-
-
-DATASETS: Registry[Loader] = Registry("data set", _load)
+DATASETS: Registry[Loader] = Registry("data set", ["counterpoise.data.sets"])
 dataset = DATASETS.register

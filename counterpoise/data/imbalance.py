@@ -6,17 +6,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from counterpoise.core.registry import Registry
 from counterpoise.data.partition import Labels, Rows
+from counterpoise.registry.registry import Registry
 
 Imbalance = Callable[[Labels, np.random.Generator], Rows]  # labels, stream -> sorted rows to keep
 
 
-def _load() -> None:
-    import counterpoise.data.imbalances  # noqa: F401
-
-
-IMBALANCES: Registry[Imbalance] = Registry("imbalance", _load)
+IMBALANCES: Registry[Imbalance] = Registry("imbalance", ["counterpoise.data.imbalances"])
 imbalance = IMBALANCES.register
 
 

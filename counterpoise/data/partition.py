@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoise.core.registry import Registry
+from counterpoise.registry.registry import Registry
 
 Rows = NDArray[np.int64]
 
@@ -31,9 +31,5 @@ class Split(NamedTuple):
 Partition = Callable[[Labels, int, np.random.Generator], Split]  # labels, number of clients, stream -> split
 
 
-def _load() -> None:
-    import counterpoise.data.partitions  # noqa: F401
-
-
-PARTITIONS: Registry[Partition] = Registry("partition", _load)
+PARTITIONS: Registry[Partition] = Registry("partition", ["counterpoise.data.partitions"])
 partition = PARTITIONS.register

@@ -10,9 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from counterpoise.core.arguments import Seed, check_arguments
 from counterpoise.core.method import build_named
-from counterpoise.core.registry import ProperFraction
 from counterpoise.core.rng import generator, numpy_generator
 from counterpoise.data.dataset import Assignment, Dataset, Samples
 from counterpoise.data.federation import Federation
@@ -20,6 +18,8 @@ from counterpoise.data.imbalance import IMBALANCES, imbalance_ratio
 from counterpoise.data.partition import PARTITIONS, Labels
 from counterpoise.data.skew import class_sizes, imbalance_of
 from counterpoise.errors import ConfigError, listed
+from counterpoise.registry.arguments import Seed, check_arguments
+from counterpoise.registry.registry import ProperFraction
 
 
 def apply_imbalance(

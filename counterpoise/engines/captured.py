@@ -10,7 +10,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from counterpoise.client import Progress
+from counterpoise.client.round import Progress
 from counterpoise.core.part import Batch, Stats
 from counterpoise.core.tree import Tree, leaves, tmap
 from counterpoise.engines.lanes import Schedule, run_lanes

@@ -10,10 +10,9 @@ from typing import Literal
 import torch
 from torch import vmap
 
-from counterpoise.client import Progress, step
+from counterpoise.client.round import Progress, step
 from counterpoise.core.method import Method
 from counterpoise.core.part import Batch, Stats
-from counterpoise.core.registry import Count, Whole
 from counterpoise.core.tree import leaves, tmap
 from counterpoise.engines.embedded import EmbeddedEngine
 from counterpoise.engines.loop import LoopTrainer
@@ -22,6 +21,7 @@ from counterpoise.engines.processes import ProcessTrainer, available_cores, can_
 from counterpoise.engines.stacked import StackedTrainer
 from counterpoise.engines.workplace import Trainer, Workplace
 from counterpoise.errors import ConfigError, short
+from counterpoise.registry.registry import Count, Whole
 
 CPU_BYTES = 1 << 30  # stacked clients may take this much on a CPU
 GPU_SHARE = 0.4  # and this share of a GPU's memory
@@ -44,6 +44,7 @@ class EngineSettings:
     compile: Literal["auto"] | bool = "auto"  # compile the stacked step
     precision: Precision = "full"  # of products on a GPU
     reason: str = ""  # why these values, once they are chosen
+    max_skipped: Count = 5  # rounds without a usable reply in a row after which the run stops
 
 
 def choose_device(wanted: str) -> str:
@@ -93,7 +94,7 @@ def build_engine(settings: EngineSettings, work: Workplace) -> EmbeddedEngine:
         raise ConfigError(
             "engine.name = 'flower' needs `counterpoise flower up`, `flower simulate` or `flower server`; legal with `run`: auto, loop, stacked"
         )
-    trainer: Trainer = LoopTrainer(work)
+    trainer: Trainer = LoopTrainer()
     if settings.name == "stacked":
         trainer = StackedTrainer(work, settings.chunk, settings.compile is True)
     elif settings.processes > 1:

@@ -6,7 +6,7 @@ import logging
 
 import torch
 
-from counterpoise.client import Progress
+from counterpoise.client.round import Progress
 from counterpoise.core.part import Batch, Stats
 from counterpoise.engines.captured import StackedStep
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import torch
 
-from counterpoise.client import Broadcast, Result, enroll
-from counterpoise.core.part import Replies, Task
+from counterpoise.client.measure import measure_many
+from counterpoise.client.round import enroll
+from counterpoise.core.messages import Broadcast, Replies, Result, Task
+from counterpoise.core.part import Measurement
+from counterpoise.core.protocol import Rejection
 from counterpoise.core.tree import Params, Tree, finite_rows, rows, stack
 from counterpoise.engines.memories import Memories, Memory
-from counterpoise.engines.workplace import Refusal, Trainer, Workload, Workplace
-from counterpoise.evaluate import Measurement, measure_many
+from counterpoise.engines.workplace import Engine, Trainer, Workload, Workplace
 
 
 @dataclass
@@ -23,12 +25,12 @@ class EmbeddedEngine:
     work: Workplace
     trainer: Trainer
     memory: Memories = field(default_factory=Memories)
-    refused: ClassVar[Sequence[Refusal]] = ()  # nothing is lost or forged on the way within a process
+    refused: ClassVar[Sequence[Rejection]] = ()  # nothing is lost or forged on the way within a process
     _pending: dict[int, Memory] = field(default_factory=dict, repr=False)
 
     def train(self, tasks: Sequence[Task], broadcast: Broadcast) -> Replies:
-        _, _, memories, _ = self.workload(tasks, broadcast)
-        return self.receive(tasks, self.trainer(tasks, memories, broadcast))
+        [result] = self.trainer.train([self.workload(tasks, broadcast)])
+        return self.receive(tasks, result)
 
     def workload(self, tasks: Sequence[Task], broadcast: Broadcast) -> Workload:
         """What a trainer must know to train these tasks."""
@@ -75,3 +77,24 @@ class EmbeddedEngine:
             for part in self.work.method.parts
             if part.survey is not None
         }
+
+
+class Request(NamedTuple):
+    """What one run asks of its clients in a round."""
+
+    tasks: Sequence[Task]
+    broadcast: Broadcast
+
+
+def train_all(engines: Sequence[Engine], requests: Sequence[Request]) -> list[Replies | None]:
+    """What each engine's clients reply, None where nothing is asked; engines of one trainer train in one program."""
+    busy = [place for place, request in enumerate(requests) if request.tasks]
+    if len(engines) == 1:
+        return [engines[0].train(*requests[0]) if busy else None]
+    embedded = [engine for engine in engines if isinstance(engine, EmbeddedEngine)]
+    loads = [embedded[place].workload(*requests[place]) for place in busy]
+    trained = dict(zip(busy, embedded[0].trainer.train(loads) if loads else [], strict=True))
+    return [
+        engine.receive(request.tasks, trained[place]) if place in trained else None
+        for place, (engine, request) in enumerate(zip(embedded, requests, strict=True))
+    ]

@@ -21,13 +21,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from counterpoise.client import Broadcast, Result
-from counterpoise.core.part import Task
+from counterpoise.core.messages import Broadcast, Result, Task
 from counterpoise.core.tree import Tree, bytes_of, unflatten
 from counterpoise.engines.loop import train_task
 from counterpoise.engines.memories import Memory
 from counterpoise.engines.slab import Slab, as_places
-from counterpoise.engines.workplace import Workplace, check_replies_fit
+from counterpoise.engines.workplace import Workload, Workplace, check_replies_fit
 from counterpoise.errors import RunError, is_out_of_memory
 
 LOST = (EOFError, BrokenPipeError, ConnectionResetError)
@@ -45,7 +44,10 @@ class ProcessTrainer:
         for _ in range(processes):
             self._workers.append(Worker(work, self._news, self._workers))
 
-    def __call__(self, tasks: Sequence[Task], memories: Sequence[Memory], broadcast: Broadcast) -> Result:
+    def train(self, loads: Sequence[Workload]) -> list[Result]:
+        return [self._train(load.tasks, load.memories, load.broadcast) for load in loads]
+
+    def _train(self, tasks: Sequence[Task], memories: Sequence[Memory], broadcast: Broadcast) -> Result:
         tree = {"params": broadcast.params, "buffers": broadcast.buffers, "shared": broadcast.shared}
         news = {"round": broadcast.round, "lr": broadcast.lr, "places": self._news.write(tree)}
         try:

@@ -9,13 +9,13 @@ from itertools import accumulate
 import torch
 from torch import Tensor, vmap
 
-from counterpoise.client import Broadcast, Progress, Result, begin, end, step
-from counterpoise.core.part import Batch, Stats, Task
+from counterpoise.client.round import Progress, begin, end, step
+from counterpoise.core.messages import Broadcast, Result
+from counterpoise.core.part import Batch, Stats
 from counterpoise.core.tree import Tree, concatenate, stack, take, tmap
 from counterpoise.engines.captured import CapturedSteps, StackedStep, shape_of
 from counterpoise.engines.compiled import CompiledStep
 from counterpoise.engines.lanes import choose_width, schedule
-from counterpoise.engines.memories import Memory
 from counterpoise.engines.workplace import Opened, Workload, Workplace, visits_of
 
 MOST_CAPTURED = 8  # shapes of chunks that are kept captured; further ones run uncaptured
@@ -31,9 +31,6 @@ class StackedTrainer:
             CompiledStep(vmap(partial(step, work.method, work.model.patched())), plain) if compile else plain
         )
         self._captured: dict[tuple[int, tuple[object, ...]], CapturedSteps] = {}  # by lanes and shapes
-
-    def __call__(self, tasks: Sequence[Task], memories: Sequence[Memory], broadcast: Broadcast) -> Result:
-        return self.train([Workload(self.work, tasks, memories, broadcast)])[0]
 
     def train(self, loads: Sequence[Workload]) -> list[Result]:
         """The tasks of several runs at once: runs of one method on the same samples, each from its own model."""

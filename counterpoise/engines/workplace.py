@@ -10,43 +10,19 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from counterpoise.client import Broadcast, Result
-from counterpoise.core.capacity import check_fits, in_words
+from counterpoise.client.functional import FunctionalModel
+from counterpoise.client.plan import Plan, make_plan
 from counterpoise.core.local import Local
+from counterpoise.core.messages import Broadcast, Result, Task
 from counterpoise.core.method import Method
-from counterpoise.core.part import Batch, ClientData, Replies, Stats, Task
+from counterpoise.core.part import Batch, ClientData, Stats
+from counterpoise.core.protocol import Ask, Rejection
 from counterpoise.core.rng import generator
-from counterpoise.core.tree import Params, Tree, tmap
+from counterpoise.core.tree import Tree, tmap
 from counterpoise.data.augment import Augmentation, Draws
 from counterpoise.data.federation import Federation
 from counterpoise.engines.memories import Memories, Memory
-from counterpoise.evaluate import Measurement
-from counterpoise.functional import FunctionalModel
-from counterpoise.plan import Plan, make_plan
-
-
-class Ask(Protocol):
-    """What a server may ask of its clients; an engine answers."""
-
-    def train(self, tasks: Sequence[Task], broadcast: Broadcast) -> Replies: ...
-
-    def commit(self, round: int, clients: Sequence[int]) -> None:
-        """The server used these clients' replies of this round: their new memory holds; the others' is forgotten."""
-
-    def measure(
-        self, clients: Sequence[int], models: Params, buffers: Params, measurement: Measurement
-    ) -> Tree:
-        """Sums [W, K, ...] of a measurement of K stacked models on the held-out samples of W clients."""
-
-    def survey(self, clients: Sequence[int]) -> dict[str, Tree]:
-        """Part name -> [N, ...] what each client says before round 0."""
-
-
-class Refusal(NamedTuple):
-    """A reply that an engine did not hand on, and why."""
-
-    client: int
-    reason: str
+from counterpoise.system.capacity import check_fits, in_words
 
 
 class Engine(Ask, Protocol):
@@ -57,7 +33,7 @@ class Engine(Ask, Protocol):
         """What a checkpoint stores of each client: its memory, or where that is on the client's disk, its name."""
 
     @property
-    def refused(self) -> Sequence[Refusal]:
+    def refused(self) -> Sequence[Rejection]:
         """Replies of the last training that were not handed on."""
 
     def close(self) -> None:
@@ -65,9 +41,10 @@ class Engine(Ask, Protocol):
 
 
 class Trainer(Protocol):
-    """One way to train a list of tasks; results are stacked in the order of the tasks."""
+    """One way to train; a result is stacked in the order of its tasks."""
 
-    def __call__(self, tasks: Sequence[Task], memories: Sequence[Memory], broadcast: Broadcast) -> Result: ...
+    def train(self, loads: Sequence[Workload]) -> list[Result]:
+        """The tasks of one run, or of several, each by itself or all in one program."""
 
     def close(self) -> None:
         """End what was started."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from counterpoise.core.method import Method, Weighting, method
-from counterpoise.core.registry import Positive
 from counterpoise.parts.server import server_lr
+from counterpoise.registry.registry import Positive
 
 
 @method("fedavg", paper="McMahan et al. 2017, arXiv:1602.05629")

@@ -5,9 +5,9 @@ in federated learning" (paper 000), Algorithm 1, with the open points settled as
 from __future__ import annotations
 
 from counterpoise.core.method import Method, Weighting, method
-from counterpoise.core.registry import Count, ProperFraction
 from counterpoise.parts.group_momentum import PAPER, GroupBatches, group_momentum
 from counterpoise.parts.grouping import Grouping
+from counterpoise.registry.registry import Count, ProperFraction
 
 
 @method("fedcgnm", paper=PAPER)

@@ -6,9 +6,9 @@ import torch
 
 from counterpoise.core.method import Method, Weighting, method, part
 from counterpoise.core.part import Census, Exchange, Part, Stats, Step
-from counterpoise.core.registry import Fraction, Positive
 from counterpoise.core.tree import Params, Tree, multiply, tmap, zeros
 from counterpoise.parts.server import server_lr
+from counterpoise.registry.registry import Fraction, Positive
 
 PAPER = "Xu et al. 2021, arXiv:2106.10874, Algorithm 2"
 

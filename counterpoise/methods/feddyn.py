@@ -6,8 +6,8 @@ import torch
 
 from counterpoise.core.method import Method, Weighting, method, part
 from counterpoise.core.part import Census, Exchange, Part, Stats, Step
-from counterpoise.core.registry import NonNegative
 from counterpoise.core.tree import Params, Tree, add, mix, subtract, zeros
+from counterpoise.registry.registry import NonNegative
 
 PAPER = "Acar et al. 2021, arXiv:2111.04263, Algorithm 1"
 

@@ -6,9 +6,9 @@ from typing import Literal
 
 from counterpoise.core.method import Method, Weighting, method, part
 from counterpoise.core.part import Exchange, Part, Stats, Step
-from counterpoise.core.registry import NonNegative
 from counterpoise.core.tree import Params, Tree, add, mix
 from counterpoise.methods.fedprox import prox
+from counterpoise.registry.registry import NonNegative
 
 PAPER = "Wang et al. 2020, arXiv:2007.07481"
 

@@ -13,7 +13,7 @@ from counterpoise.metrics import roc, scores
 
 Unit: TypeAlias = Literal["percent", "plain"]
 Place: TypeAlias = Literal["summary", "table", "runs", "curve", "line"]
-# Of the sums that `count_all` of counterpoise.evaluate makes, and of the scores before it, all by name.
+# Of the sums that `count_all` of counterpoise.client.measure makes, and of the scores before it, all by name.
 Formula: TypeAlias = Callable[[Mapping[str, Any]], Any]
 
 

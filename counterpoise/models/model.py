@@ -9,20 +9,16 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from counterpoise.core.capacity import check_fits
-from counterpoise.core.registry import Registry
 from counterpoise.errors import ConfigError
+from counterpoise.registry.registry import Registry
+from counterpoise.system.capacity import check_fits
 
 Builder = Callable[
     [tuple[int, ...], int], nn.Module
 ]  # input shape, classes -> a module, parameters not yet drawn
 
 
-def _load() -> None:
-    import counterpoise.models  # noqa: F401
-
-
-MODELS: Registry[Builder] = Registry("model", _load)
+MODELS: Registry[Builder] = Registry("model", ["counterpoise.models"])
 model = MODELS.register
 
 COPIES = 4  # of a model in training: the module, the server's, a client's and its change

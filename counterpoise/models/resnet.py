@@ -8,10 +8,10 @@ from typing import Literal, TypeAlias
 from torch import Tensor, nn
 from torch.nn.functional import relu
 
-from counterpoise.core.registry import Count
 from counterpoise.models.classifier import Classifier, image_shape
 from counterpoise.models.model import Builder, model
 from counterpoise.models.norms import NormKind, make_norm
+from counterpoise.registry.registry import Count
 
 Stem: TypeAlias = Literal["cifar", "imagenet"]
 ConvNorm: TypeAlias = Callable[[int, int, int, int], nn.Sequential]  # inputs, outputs, kernel, stride

@@ -6,13 +6,13 @@ from itertools import pairwise
 
 from torch import nn
 
-from counterpoise.core.registry import Count
 from counterpoise.errors import ConfigError
 from counterpoise.models.classifier import Classifier
 from counterpoise.models.mlp import mlp
 from counterpoise.models.model import Builder, model
 from counterpoise.models.norms import NormKind, make_norm
 from counterpoise.models.recurrent import LSTM
+from counterpoise.registry.registry import Count
 
 
 @model("ffnn", paper="FedCGNM", example=(104,))

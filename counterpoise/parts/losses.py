@@ -6,13 +6,13 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from counterpoise.client import cross_entropy as plain_cross_entropy
+from counterpoise.core.loss import cross_entropy as plain_cross_entropy
 from counterpoise.core.method import part
 from counterpoise.core.part import Batch, Outputs, Part
-from counterpoise.core.registry import NonNegative, Positive
 from counterpoise.core.tree import Tree
 from counterpoise.models.heads import CosineHead, replace_head
 from counterpoise.parts.counts import Counts, from_counts
+from counterpoise.registry.registry import NonNegative, Positive
 
 ABSENT = 1e-8  # what FedLC takes as the count of a class a client does not have
 CLOSE_TO_ZERO = 1e-12

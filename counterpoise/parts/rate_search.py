@@ -10,7 +10,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from counterpoise.core.part import Census, Chart, Judge, Part, Replies, Task
+from counterpoise.core.messages import Replies, Task
+from counterpoise.core.part import Census, Chart, Judge, Part
 from counterpoise.core.tree import Params, Tree, tmap
 from counterpoise.errors import ConfigError
 from counterpoise.parts.counts import survey_counts

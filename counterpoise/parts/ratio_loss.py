@@ -8,15 +8,15 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
+from counterpoise.core.messages import average_buffers
 from counterpoise.core.method import part
 from counterpoise.core.part import Batch, Census, Chart, Exchange, Outputs, Part, Stats
-from counterpoise.core.registry import NonNegative
 from counterpoise.core.tree import Params, Tree, add
 from counterpoise.errors import ConfigError
 from counterpoise.models.heads import has_features
 from counterpoise.parts.class_weights import weight_by_class
 from counterpoise.parts.counts import survey_counts
-from counterpoise.replies import average_buffers
+from counterpoise.registry.registry import NonNegative
 
 LARGEST = 5000.0  # ratio that is still believed
 UNKNOWN = 10.0  # ratio where no weight speaks for a class, or the others do not move

@@ -11,12 +11,13 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
+from counterpoise.core.messages import Task
 from counterpoise.core.method import part
-from counterpoise.core.part import Census, Chart, ClientData, Exchange, Part, Stats, Task
-from counterpoise.core.registry import Fraction, Interval
+from counterpoise.core.part import Census, Chart, ClientData, Exchange, Part, Stats
 from counterpoise.core.tree import Params, Tree
 from counterpoise.errors import ConfigError
 from counterpoise.parts.counts import Counts, survey_counts
+from counterpoise.registry.registry import Fraction, Interval
 
 PAPER = "FedCGNM (paper 000), section 3.3"
 GROWTH = Chart(

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from counterpoise.compare.labels import score_words
 from counterpoise.report.drawing import COLOURS, MARKS, new_figure, save
 from counterpoise.report.html.classes import class_data
 from counterpoise.report.html.curves import curve
 from counterpoise.report.html.study import Numbers, Study
+from counterpoise.results.labels import score_words
 
 ENDINGS = (".png", ".svg")
 MOST_ACROSS = 3  # panels side by side

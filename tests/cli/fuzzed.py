@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import typer
 
 from counterpoise.cli.commands import app
-from counterpoise.experiment.config import Experiment
+from counterpoise.run.config.experiment import Experiment
 
 KEYS = [
     *Experiment.model_fields,

@@ -12,11 +12,11 @@ import typer
 from rich.text import Text
 from runs import assert_refused, call, read_strictly, read_summary, result, write_tiny
 
-from counterpoise.catalogue import CATALOGUE
 from counterpoise.cli import app
+from counterpoise.cli.catalogue import CATALOGUE
 from counterpoise.core.method import METHODS, build_method
-from counterpoise.core.registry import Entry
-from counterpoise.experiment.toml import parse_toml
+from counterpoise.registry.registry import Entry
+from counterpoise.system.toml import parse_toml
 from counterpoise.version import __version__
 
 ENTRIES = [(kind, registry.entry(name)) for kind, registry in CATALOGUE.items() for name in registry.names()]

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from runs import Finished, call, read_strictly, tiny
 
-from counterpoise.compare.results import RunResult, read_result
 from counterpoise.core.method import build_method
 from counterpoise.errors import CounterpoiseError
-from counterpoise.experiment.config import binding
-from counterpoise.experiment.folder import RunFolder
-from counterpoise.experiment.runner import start
-from counterpoise.experiment.toml import read_toml, write_toml
+from counterpoise.results.results import RunResult, read_result
+from counterpoise.run.config.experiment import binding
+from counterpoise.run.runner import start
+from counterpoise.run.store.folder import RunFolder
+from counterpoise.system.toml import read_toml, write_toml
 
 FILES = ("config.toml", "metrics.jsonl", "timing.jsonl", "record.json", "summary.json")
 POISON: list[Any] = [

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 from runs import TINY, assert_refused, call, read_summary, write_tiny
 
-from counterpoise.experiment.toml import write_toml
+from counterpoise.system.toml import write_toml
 
 TABLE = ["age,site,y", *(f"{k},a,ok" for k in range(8)), *(f"{k},b,bad" for k in range(8))]
 

@@ -19,7 +19,7 @@ import counterpoise as cp
 from counterpoise.cli import main
 from counterpoise.cli.interrupt import interruptible
 from counterpoise.errors import ConfigError, CounterpoiseError, RunError
-from counterpoise.experiment.folder import RunFolder
+from counterpoise.run.store.folder import RunFolder
 
 LONG = "x" * 300_000
 MOST = 2000  # bytes of an error

@@ -15,13 +15,13 @@ from rich.console import Console
 from runs import assert_refused, call, finish, read_strictly, reseal, spawn, tiny
 
 from counterpoise.cli.listing import print_runs
-from counterpoise.compare.difference import difference
-from counterpoise.compare.progress import is_locked, read_progress
-from counterpoise.compare.results import read_result
 from counterpoise.errors import DataError
-from counterpoise.experiment.folder import RunFolder, read_rows
-from counterpoise.experiment.runner import start
-from counterpoise.experiment.toml import write_toml
+from counterpoise.results.difference import difference
+from counterpoise.results.progress import is_locked, read_progress
+from counterpoise.results.results import read_result
+from counterpoise.run.runner import start
+from counterpoise.run.store.folder import RunFolder, read_rows
+from counterpoise.system.toml import write_toml
 
 
 @pytest.fixture(scope="module")

@@ -127,7 +127,7 @@ def test_a_terminal_shows_bad_replies_and_skipped_rounds(monkeypatch: pytest.Mon
     monkeypatch.setenv("COLUMNS", "120")
     shown = io.StringIO()
     with contextlib.redirect_stderr(shown), Live() as live:
-        live.show({"round": 0, "loss": None, "rejected": [{"client": 1}, {"client": 2}]}, 3)
+        live.round_ended({"round": 0, "loss": None, "rejected": [{"client": 1}, {"client": 2}]}, 3)
     assert "round 1/3" in shown.getvalue()
     assert "2 bad replies" in shown.getvalue()
     assert "round skipped" in shown.getvalue()

@@ -20,8 +20,8 @@ from runs import PATIENCE, assert_refused, call, finish, reseal, spawn, tiny
 from counterpoise.cli import watch as view
 from counterpoise.cli.frame import PLAIN_STEPS, clock, frame, shorten, sparkline
 from counterpoise.cli.watch import Runs
-from counterpoise.experiment.folder import RunFolder, read_rows
-from counterpoise.experiment.runner import start
+from counterpoise.run.runner import start
+from counterpoise.run.store.folder import RunFolder, read_rows
 
 
 @pytest.fixture(scope="module")

@@ -22,14 +22,14 @@ from federations import (
 )
 from torch import Tensor
 
-from counterpoise.client import Broadcast
+from counterpoise.core.messages import Broadcast, Replies, Task
 from counterpoise.core.method import MethodSpec, build_method, compose
-from counterpoise.core.part import Part, Replies, Stats, Step, Task
+from counterpoise.core.part import Part, Stats, Step
 from counterpoise.core.tree import Params, Tree, take, tmap
 from counterpoise.engines.choose import EngineSettings
 from counterpoise.engines.workplace import Engine
-from counterpoise.replies import MAX_GROWTH, check_replies
-from counterpoise.simulation import Simulation
+from counterpoise.run.simulation import Simulation
+from counterpoise.server.replies import MAX_GROWTH, check_replies
 
 COHORT, BAD = (0, 1, 2, 4), 2
 Damage = Callable[[Tensor], Tensor]
@@ -48,6 +48,7 @@ class Altered:
 
     engine: Engine
     alter: Callable[[Replies], Replies]
+    refused: tuple[()] = ()
 
     def train(self, tasks: Sequence[Task], broadcast: Broadcast) -> Replies:
         return self.alter(self.engine.train(tasks, broadcast))

@@ -11,8 +11,8 @@ from federations import COMPOSITIONS, every_spec, spec_name
 
 from counterpoise.core.local import SCHEDULES
 from counterpoise.core.method import METHODS, PARTS, MethodSpec, build_method, find_entry, read_spec
-from counterpoise.core.registry import Entry, Interval, Parameter
 from counterpoise.errors import ConfigError
+from counterpoise.registry.registry import Entry, Interval, Parameter
 
 ENTRIES: list[Entry[Any]] = [
     *(METHODS.entry(name) for name in METHODS.names()),

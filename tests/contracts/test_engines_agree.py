@@ -23,9 +23,9 @@ from federations import (
 
 from counterpoise.core.local import Local
 from counterpoise.core.method import METHODS, MethodSpec
+from counterpoise.core.schedules import factor
 from counterpoise.core.tree import Tree
 from counterpoise.engines.choose import EngineSettings
-from counterpoise.schedules import factor
 
 CLOSE = 1e-8
 LOCALS = {

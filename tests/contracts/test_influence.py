@@ -11,11 +11,11 @@ from federations import LOOP, STACKED, all_state, ask_clients, digest, distance,
 from test_bad_replies import Altered
 
 import counterpoise as cp
-from counterpoise.core.part import Replies
+from counterpoise.core.messages import Replies
 from counterpoise.core.tree import tmap
 from counterpoise.errors import ConfigError
-from counterpoise.replies import limit_influence
-from counterpoise.rounds import Cohort
+from counterpoise.server.cohort import Cohort
+from counterpoise.server.replies import limit_influence
 
 COHORT = (0, 1, 2, 4)
 

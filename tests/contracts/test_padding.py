@@ -20,15 +20,16 @@ from federations import (
 )
 from torch import Tensor, nn
 
-from counterpoise.client import Broadcast, Progress, begin, step
+from counterpoise.client.differentiate import Differentiate, direct_gradient, functional_gradient
+from counterpoise.client.plan import make_plan
+from counterpoise.client.round import Progress, begin, step
 from counterpoise.core.local import Local
+from counterpoise.core.messages import Broadcast, Task
 from counterpoise.core.method import MethodSpec
-from counterpoise.core.part import Batch, Task, call
+from counterpoise.core.part import Batch, call
 from counterpoise.core.rng import generator
-from counterpoise.differentiate import Differentiate, direct_gradient, functional_gradient
 from counterpoise.engines.workplace import open_task
-from counterpoise.plan import make_plan
-from counterpoise.simulation import Simulation
+from counterpoise.run.simulation import Simulation
 
 
 def _first_step(sim: Simulation, client: int, batch: Batch, differentiate: Differentiate) -> Progress:

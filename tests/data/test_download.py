@@ -40,7 +40,7 @@ class Server:
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Any:
     pytest.importorskip("cryptography")
-    from counterpoise.engines.flower.certs import make_certs
+    from counterpoise.flower.certs import make_certs
 
     return make_certs(tmp_path_factory.mktemp("certificates"), [])
 

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterpoise.core import capacity
-from counterpoise.core.registry import Interval, Parameter
 from counterpoise.data.partition import PARTITIONS, Labels, Split
 from counterpoise.data.partitions.owners import draw_shares
 from counterpoise.errors import ConfigError
+from counterpoise.registry.registry import Interval, Parameter
+from counterpoise.system import capacity
 
 NAMES = PARTITIONS.names()
 FLOATS = [1e-300, 1e-5, 0.01, 0.1, 0.5, 1.0, 3.0, 100.0, 1e6]

@@ -14,8 +14,8 @@ from counterpoise.data.federation import Federation
 from counterpoise.data.own import open_pack, write_pack
 from counterpoise.data.prepare import apply_imbalance, assigned_federation, pack_federation, split_federation
 from counterpoise.errors import ConfigError
-from counterpoise.experiment.assemble import fingerprint, load_federation
-from counterpoise.experiment.config import make_experiment
+from counterpoise.run.assemble import fingerprint, load_federation
+from counterpoise.run.config.experiment import make_experiment
 
 
 @pytest.fixture(scope="module")

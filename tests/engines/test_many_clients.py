@@ -7,8 +7,6 @@ import time
 import pytest
 import torch
 
-from counterpoise.build import build_simulation
-from counterpoise.core import capacity
 from counterpoise.core.local import Local
 from counterpoise.data.dataset import Samples, no_scaling
 from counterpoise.data.federation import Federation
@@ -16,7 +14,9 @@ from counterpoise.engines.choose import EngineSettings
 from counterpoise.engines.loop import LoopTrainer
 from counterpoise.engines.processes import ProcessTrainer, can_fork
 from counterpoise.errors import ConfigError
-from counterpoise.simulation import Simulation
+from counterpoise.run.build import build_simulation
+from counterpoise.run.simulation import Simulation
+from counterpoise.system import capacity
 
 FEATURES, MODEL = 784, 712_440  # bytes of an MLP 784-200-100-10
 

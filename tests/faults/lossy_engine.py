@@ -7,15 +7,14 @@ from dataclasses import dataclass
 
 import torch
 
-from counterpoise.build import Connect
-from counterpoise.client import Broadcast
-from counterpoise.core.part import Replies, Task
+from counterpoise.core.messages import Broadcast, Replies, Task
 from counterpoise.core.rng import generator
 from counterpoise.core.tree import Tree, leaves
 from counterpoise.engines.choose import EngineSettings, build_engine
 from counterpoise.engines.embedded import EmbeddedEngine
 from counterpoise.engines.workplace import Workplace
-from counterpoise.replies import select
+from counterpoise.run.build import Connect
+from counterpoise.server.replies import select
 
 Lost = Callable[[int, Sequence[int]], Collection[int]]  # round, clients asked -> those not heard of
 

@@ -12,10 +12,10 @@ from lossy_engine import all_finite, losing, share_of
 from torch import Tensor
 
 from counterpoise.core.tree import leaves
-from counterpoise.experiment.assemble import assemble
-from counterpoise.experiment.config import make_experiment
-from counterpoise.rounds import ServerState
-from counterpoise.simulation import Simulation
+from counterpoise.run.assemble import assemble
+from counterpoise.run.config.experiment import make_experiment
+from counterpoise.run.simulation import Simulation
+from counterpoise.server.round import ServerState
 
 SETTING: dict[str, Any] = {
     "method": "scaffold",

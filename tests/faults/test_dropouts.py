@@ -16,11 +16,11 @@ from runs import Finished, assert_refused, call, read_summary, result
 
 from counterpoise.core.codec import encode
 from counterpoise.core.method import MethodSpec
-from counterpoise.experiment import runner
-from counterpoise.experiment.assemble import assemble
-from counterpoise.experiment.config import Experiment, make_experiment
-from counterpoise.experiment.folder import read_rows
-from counterpoise.experiment.toml import write_toml
+from counterpoise.run import runner
+from counterpoise.run.assemble import assemble
+from counterpoise.run.config.experiment import Experiment, make_experiment
+from counterpoise.run.store.folder import read_rows
+from counterpoise.system.toml import write_toml
 
 HUNDRED: dict[str, Any] = {
     "data": {"name": "digits", "imbalance": 10.0},

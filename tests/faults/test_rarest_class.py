@@ -14,10 +14,10 @@ from runs import read_strictly
 
 from counterpoise.core.method import MethodSpec
 from counterpoise.data.federation import Federation
-from counterpoise.experiment.assemble import load_federation
-from counterpoise.experiment.checkpoint import CheckpointStore
-from counterpoise.experiment.config import Experiment, make_experiment
-from counterpoise.experiment.runner import start
+from counterpoise.run.assemble import load_federation
+from counterpoise.run.config.experiment import Experiment, make_experiment
+from counterpoise.run.runner import start
+from counterpoise.run.store.checkpoint import CheckpointStore
 
 AWAY = range(30, 40)
 ROUNDS = AWAY.stop + 30

@@ -18,15 +18,15 @@ from flwr.app import Message
 from local_grid import FIRST_NODE, LocalGrid, join, seats_of
 
 from counterpoise.engines.choose import EngineSettings
-from counterpoise.engines.flower import processes
-from counterpoise.engines.flower.certs import CertFolder, make_certs
-from counterpoise.engines.flower.processes import Child
-from counterpoise.engines.flower.server import FlowerEngine
 from counterpoise.engines.workplace import Workplace
-from counterpoise.experiment.config import Experiment, make_experiment
-from counterpoise.experiment.folder import RunFolder
-from counterpoise.experiment.runner import start
-from counterpoise.experiment.toml import write_toml
+from counterpoise.flower import children
+from counterpoise.flower.certs import CertFolder, make_certs
+from counterpoise.flower.children import Child
+from counterpoise.flower.server import FlowerEngine
+from counterpoise.run.config.experiment import Experiment, make_experiment
+from counterpoise.run.runner import start
+from counterpoise.run.store.folder import RunFolder
+from counterpoise.system.toml import write_toml
 
 SETTING: dict[str, Any] = {
     "data": {"name": "digits", "imbalance": 20.0},
@@ -122,8 +122,8 @@ class Deployed:
         return (self.path / "logs" / f"{name}.log").read_text()
 
     def _program(self, name: str, *words: str) -> Child:
-        return processes.start(
-            name, [*processes.program(), "flower", *words], self.path / "logs" / f"{name}.log"
+        return children.start(
+            name, [*children.program(), "flower", *words], self.path / "logs" / f"{name}.log"
         )
 
     def children(self) -> list[Child]:
@@ -145,7 +145,7 @@ def deployed(path: Path, clients: int = 2, start_nodes: bool = True) -> Iterator
             here.start_node(name)
         yield here
     finally:
-        processes.stop(here.children())
+        children.stop(here.children())
     assert leftovers(path) == []
 
 
@@ -164,7 +164,7 @@ def leftovers(path: Path) -> list[str]:
 
 
 def run_program(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [*processes.program(), *map(str, words)]
+    command = [*children.program(), *map(str, words)]
     return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 

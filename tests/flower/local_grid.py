@@ -14,14 +14,14 @@ from flwr.proto.node_pb2 import NodeInfo
 from flwr.supercore.task_identity import TaskIdentity
 
 from counterpoise.core.method import MethodSpec
-from counterpoise.engines.flower import client
-from counterpoise.engines.flower.client import Seat
-from counterpoise.engines.flower.grid import Heard
-from counterpoise.engines.flower.resident import HANDLERS
-from counterpoise.engines.flower.roster import Roster
-from counterpoise.engines.flower.server import FlowerEngine, Patience
 from counterpoise.engines.workplace import Workplace
-from counterpoise.simulation import Simulation
+from counterpoise.flower import client
+from counterpoise.flower.client import Seat
+from counterpoise.flower.grid import Heard
+from counterpoise.flower.resident import HANDLERS
+from counterpoise.flower.roster import Roster
+from counterpoise.flower.server import FlowerEngine, Patience
+from counterpoise.run.simulation import Simulation
 
 FIRST_NODE = 7_000_000_000_000_000_000  # ids like Flower's: large, and in no order of ours
 RUN = "0" * 64

@@ -10,12 +10,12 @@ from typing import Any, cast
 from flwr.app import Message
 from local_grid import FIRST_NODE, LocalGrid
 
-from counterpoise.engines.flower.client import Seat
-from counterpoise.engines.flower.commands import prepare
-from counterpoise.engines.flower.job import ClientFile, Told
-from counterpoise.engines.flower.serve import run
-from counterpoise.engines.flower.workplaces import open_seat
-from counterpoise.experiment.config import Experiment
+from counterpoise.flower.client import Seat
+from counterpoise.flower.commands import prepare
+from counterpoise.flower.job import ClientFile, Told
+from counterpoise.flower.serve import run
+from counterpoise.flower.workplaces import open_seat
+from counterpoise.run.config.experiment import Experiment
 
 
 class Net:

@@ -13,7 +13,7 @@ from PIL import Image
 
 from counterpoise.data.dataset import Assignment, Dataset
 from counterpoise.data.own import read_npz, write_pack
-from counterpoise.experiment.config import Experiment, make_experiment
+from counterpoise.run.config.experiment import Experiment, make_experiment
 
 SECRET = "canary-7f3a"
 CENTRES = {"low": 0.0, "mid": 2.0, "high": 4.0}

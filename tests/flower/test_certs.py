@@ -12,9 +12,9 @@ pytest.importorskip("flwr", reason="flwr is not installed: pip install 'counterp
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
 
-from counterpoise.engines.flower.certs import CertFolder, make_certs
-from counterpoise.engines.flower.deployment import Link, check_link
 from counterpoise.errors import ConfigError
+from counterpoise.flower.certs import CertFolder, make_certs
+from counterpoise.flower.deployment import Link, check_link
 
 
 def test_the_servers_certificate_is_the_authoritys_and_names_its_hosts(tmp_path: Path) -> None:

@@ -14,10 +14,10 @@ pytest.importorskip("flwr", reason="flwr is not installed: pip install 'counterp
 
 from own_files import KINDS, ROWS, Kind, client_files, server_config
 
-from counterpoise.engines.flower import data_form
-from counterpoise.engines.flower.data_form import read_form
-from counterpoise.engines.flower.own_data import describe_form, own_federation, server_data
 from counterpoise.errors import DataError
+from counterpoise.flower import data_form
+from counterpoise.flower.data_form import read_form
+from counterpoise.flower.own_data import describe_form, own_federation, server_data
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)

@@ -27,11 +27,11 @@ from deployed import (
     wait_until,
 )
 
-from counterpoise.engines.flower import commands, processes
-from counterpoise.engines.flower.job import JobFolder
-from counterpoise.experiment.config import make_experiment
-from counterpoise.experiment.folder import RunFolder, read_rows
-from counterpoise.experiment.toml import write_toml
+from counterpoise.flower import children, commands
+from counterpoise.flower.job import JobFolder
+from counterpoise.run.config.experiment import make_experiment
+from counterpoise.run.store.folder import RunFolder, read_rows
+from counterpoise.system.toml import write_toml
 
 KILLS = int(os.environ.get("COUNTERPOISE_KILLS", "1"))  # in one run, each at another moment
 GONE = 75.0  # seconds in which a node that says nothing counts as gone
@@ -172,13 +172,13 @@ def test_up_starts_a_client_again_that_died(tmp_path: Path) -> None:
     config = experiment("scaffold", 8, **SLOW)
     file.write_text(write_toml(config.tables()))
     words = ["flower", "up", str(file), "--out", str(out)]
-    command = processes.start("up", [*processes.program(), *words], tmp_path / "up.log")
+    command = children.start("up", [*children.program(), *words], tmp_path / "up.log")
     try:
         wait_until(lambda: rounds_done(out) >= 1, 300)
         _end_a_client(out)
         assert command.process.wait(300) == 0
     finally:
-        processes.stop([command])
+        children.stop([command])
     assert "is started again" in (tmp_path / "up.log").read_text()
     assert (
         f'"params_sha256": "{embedded_sha(config, tmp_path / "alone")}"' in RunFolder(out).summary.read_text()
@@ -201,7 +201,7 @@ def test_a_command_that_is_killed_leaves_no_process_behind(tmp_path: Path) -> No
     file = tmp_path / "experiment.toml"
     file.write_text(write_toml(experiment("fedavg", 500).tables()))
     words = ["flower", "up", str(file), "--out", str(tmp_path / "out")]
-    command = processes.start("up", [*processes.program(), *words], tmp_path / "up.log")
+    command = children.start("up", [*children.program(), *words], tmp_path / "up.log")
     wait_until(lambda: rounds_done(tmp_path / "out") >= 1, 300)
     command.process.kill()
     command.process.wait()
@@ -214,7 +214,7 @@ def test_up_goes_on_at_once_after_a_kill(tmp_path: Path) -> None:
     config = experiment("scaffold", 30)
     file.write_text(write_toml(config.tables()))
     words = ["flower", "up", str(file), "--out", str(out)]
-    command = processes.start("up", [*processes.program(), *words], tmp_path / "up.log")
+    command = children.start("up", [*children.program(), *words], tmp_path / "up.log")
     wait_until(lambda: rounds_done(out) >= 2, 300)
     command.process.kill()
     command.process.wait()

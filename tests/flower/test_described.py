@@ -15,11 +15,11 @@ from own_files import KINDS, ROWS, Kind, client_files, server_config
 
 from counterpoise.cli import app
 from counterpoise.data.tables.table import open_table
-from counterpoise.engines.flower.commands import prepare
-from counterpoise.engines.flower.own_data import server_data
 from counterpoise.errors import ConfigError, DataError
-from counterpoise.experiment.config import Experiment, make_experiment
-from counterpoise.experiment.toml import parse_toml
+from counterpoise.flower.commands import prepare
+from counterpoise.flower.own_data import server_data
+from counterpoise.run.config.experiment import Experiment, make_experiment
+from counterpoise.system.toml import parse_toml
 
 RISK = {"name": "described", "classes": ["high", "low", "mid"], "label": "risk"}
 

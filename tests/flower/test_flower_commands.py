@@ -13,10 +13,10 @@ pytest.importorskip("flwr", reason="flwr is not installed: pip install 'counterp
 from deployed import embedded_sha, experiment, leftovers
 
 from counterpoise.cli import app
-from counterpoise.engines.flower import commands
 from counterpoise.errors import ConfigError
-from counterpoise.experiment.folder import RunFolder
-from counterpoise.experiment.toml import write_toml
+from counterpoise.flower import commands
+from counterpoise.run.store.folder import RunFolder
+from counterpoise.system.toml import write_toml
 
 
 def call(*words: str | Path) -> None:

@@ -17,10 +17,10 @@ from torch import Tensor
 
 from counterpoise.core.rng import generator
 from counterpoise.core.tree import Tree, leaves
-from counterpoise.engines.flower.memory import DiskMemory
-from counterpoise.engines.flower.server import KEPT, Patience
-from counterpoise.rounds import ServerState
-from counterpoise.simulation import Simulation
+from counterpoise.flower.memory import DiskMemory
+from counterpoise.flower.server import KEPT, Patience
+from counterpoise.run.simulation import Simulation
+from counterpoise.server.round import ServerState
 
 DTYPES = {"float64": (torch.float64, 1e-6), "float32": (torch.float32, 1e-4)}
 

@@ -16,11 +16,11 @@ from federations import ask_clients, run_rounds, simulate
 from local_grid import FIRST_NODE, RUN, LocalGrid, join, over_flower, seats_of
 
 from counterpoise.core.codec import digest
-from counterpoise.engines.flower.memory import FIRST, KEPT_RUNS, DiskMemory, next_token
-from counterpoise.engines.flower.refusal import Refused
-from counterpoise.engines.flower.server import KEPT, Patience
-from counterpoise.rounds import ServerState
-from counterpoise.simulation import Simulation
+from counterpoise.flower.memory import FIRST, KEPT_RUNS, DiskMemory, next_token
+from counterpoise.flower.refusal import Refused
+from counterpoise.flower.server import KEPT, Patience
+from counterpoise.run.simulation import Simulation
+from counterpoise.server.round import ServerState
 
 ALL = range(6)
 

@@ -21,11 +21,10 @@ from local_grid import over_flower
 from local_net import Net
 from own_files import KINDS, ROWS, SECRET, client_files, server_config
 
-from counterpoise.client import Broadcast
-from counterpoise.core.part import Task
+from counterpoise.core.messages import Broadcast, Task
 from counterpoise.core.tree import tmap
-from counterpoise.engines.flower import client
 from counterpoise.errors import CounterpoiseError
+from counterpoise.flower import client
 
 NETWORKS = int(os.environ.get("COUNTERPOISE_NETWORKS", "20"))
 SOAK_ROUNDS = int(os.environ.get("COUNTERPOISE_SOAK_ROUNDS", "1000"))

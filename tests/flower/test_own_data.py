@@ -18,11 +18,11 @@ from local_net import Net
 from own_files import CENTRES, CLASSES, KINDS, ROWS, SECRET, Kind, client_files, server_config
 from PIL import Image
 
-from counterpoise.engines.flower.commands import prepare
-from counterpoise.engines.flower.own_data import describe_form, own_federation
-from counterpoise.engines.flower.refusal import CLIENT_FAILED
 from counterpoise.errors import ConfigError, DataError, RunError
-from counterpoise.experiment.folder import RunFolder
+from counterpoise.flower.commands import prepare
+from counterpoise.flower.own_data import describe_form, own_federation
+from counterpoise.flower.refusal import CLIENT_FAILED
+from counterpoise.run.store.folder import RunFolder
 
 
 @pytest.fixture(params=KINDS)

@@ -23,16 +23,15 @@ from federations import (
 from flwr.app import Message
 from local_grid import FIRST_NODE, over_flower
 
-from counterpoise.client import Broadcast
 from counterpoise.core.codec import digest
 from counterpoise.core.local import Local
+from counterpoise.core.messages import Broadcast, Task
 from counterpoise.core.method import MethodSpec
-from counterpoise.core.part import Task
 from counterpoise.core.tree import tmap
-from counterpoise.engines.flower.records import pack_tree, unpack_tree
-from counterpoise.engines.flower.server import KEPT
-from counterpoise.evaluate import count
-from counterpoise.rounds import ServerState
+from counterpoise.flower.records import pack_tree, unpack_tree
+from counterpoise.flower.server import KEPT
+from counterpoise.metrics.scoring import count
+from counterpoise.server.round import ServerState
 
 
 def _digest(state: ServerState) -> str:

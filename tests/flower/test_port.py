@@ -19,21 +19,21 @@ from flwr.app import ConfigRecord, Message, RecordDict
 from typer.testing import CliRunner
 
 from counterpoise.cli import app
-from counterpoise.engines.flower import adapter, resident
-from counterpoise.engines.flower.adapter import PLACE_HEADER, VERSION_HEADER
-from counterpoise.engines.flower.certs import CertFolder, make_certs
-from counterpoise.engines.flower.commands import prepare
-from counterpoise.engines.flower.deployment import Link
-from counterpoise.engines.flower.front import listening
-from counterpoise.engines.flower.grid import MOST_REPEATS, HubGrid
-from counterpoise.engines.flower.hub import Hub
-from counterpoise.engines.flower.job import ClientFile, JobFolder
-from counterpoise.engines.flower.resident import Resident
-from counterpoise.engines.flower.serve import Prepared, run
-from counterpoise.engines.flower.status import read_status
-from counterpoise.engines.flower.wire import Wire, read_key
 from counterpoise.errors import ConfigError
-from counterpoise.experiment.config import Experiment
+from counterpoise.flower import adapter, resident
+from counterpoise.flower.adapter import PLACE_HEADER, VERSION_HEADER
+from counterpoise.flower.certs import CertFolder, make_certs
+from counterpoise.flower.commands import prepare
+from counterpoise.flower.deployment import Link
+from counterpoise.flower.front import listening
+from counterpoise.flower.grid import MOST_REPEATS, HubGrid
+from counterpoise.flower.hub import Hub
+from counterpoise.flower.job import ClientFile, JobFolder
+from counterpoise.flower.resident import Resident
+from counterpoise.flower.serve import Prepared, run
+from counterpoise.flower.status import read_status
+from counterpoise.flower.wire import Wire, read_key
+from counterpoise.run.config.experiment import Experiment
 from counterpoise.version import __version__
 
 

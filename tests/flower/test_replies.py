@@ -19,10 +19,10 @@ from local_grid import FIRST_NODE, LocalGrid, over_flower, seats_of
 
 from counterpoise.core.codec import digest
 from counterpoise.core.method import METHODS, PARTS, MethodSpec
-from counterpoise.engines.flower.roster import Roster
-from counterpoise.engines.flower.server import Patience
-from counterpoise.rounds import Outcome, ServerState
-from counterpoise.simulation import Simulation
+from counterpoise.flower.roster import Roster
+from counterpoise.flower.server import Patience
+from counterpoise.run.simulation import Simulation
+from counterpoise.server.round import Outcome, ServerState
 
 COHORT, BAD = (0, 1, 2, 4), 2
 

@@ -28,19 +28,19 @@ from flwr.supercore.date import now
 from flwr.supercore.primitives.asymmetric import generate_key_pairs, public_key_to_bytes, sign_message
 from flwr.supercore.protobuf.translation import PROTOBUF_REQUEST_TYPES
 
-from counterpoise.engines.flower import FLWR, adapter, messages
-from counterpoise.engines.flower.adapter import APP, PLACE_HEADER, ROUTES, VERSION_HEADER, Route
-from counterpoise.engines.flower.certs import CertFolder, make_certs
-from counterpoise.engines.flower.commands import prepare
-from counterpoise.engines.flower.deployment import Link
-from counterpoise.engines.flower.front import listening
-from counterpoise.engines.flower.grid import HubGrid
-from counterpoise.engines.flower.hub import Hub
-from counterpoise.engines.flower.job import ClientFile, JobFolder
-from counterpoise.engines.flower.refusal import CLIENT_FAILED
-from counterpoise.engines.flower.resident import Resident
-from counterpoise.engines.flower.wire import Turned, Wire, read_key
 from counterpoise.errors import ConfigError
+from counterpoise.flower import FLWR, adapter, messages
+from counterpoise.flower.adapter import APP, PLACE_HEADER, ROUTES, VERSION_HEADER, Route
+from counterpoise.flower.certs import CertFolder, make_certs
+from counterpoise.flower.commands import prepare
+from counterpoise.flower.deployment import Link
+from counterpoise.flower.front import listening
+from counterpoise.flower.grid import HubGrid
+from counterpoise.flower.hub import Hub
+from counterpoise.flower.job import ClientFile, JobFolder
+from counterpoise.flower.refusal import CLIENT_FAILED
+from counterpoise.flower.resident import Resident
+from counterpoise.flower.wire import Turned, Wire, read_key
 from counterpoise.version import __version__
 
 NOBODY = 65534  # another user of this machine

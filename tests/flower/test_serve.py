@@ -13,14 +13,14 @@ from flwr.app import Message
 from local_grid import FIRST_NODE, LocalGrid
 from local_net import numbered
 
-from counterpoise.engines.flower import client
-from counterpoise.engines.flower.commands import prepare
-from counterpoise.engines.flower.refusal import CLIENT_FAILED
-from counterpoise.engines.flower.serve import run
 from counterpoise.errors import RunError
-from counterpoise.experiment.config import make_experiment
-from counterpoise.experiment.folder import RunFolder, read_rows
-from counterpoise.experiment.runner import start
+from counterpoise.flower import client
+from counterpoise.flower.commands import prepare
+from counterpoise.flower.refusal import CLIENT_FAILED
+from counterpoise.flower.serve import run
+from counterpoise.run.config.experiment import make_experiment
+from counterpoise.run.runner import start
+from counterpoise.run.store.folder import RunFolder, read_rows
 
 SECRET = "canary-7f3a"
 

@@ -24,10 +24,10 @@ from counterpoise.data.own import read_table
 from counterpoise.data.split import stratified_split
 from counterpoise.data.tables.cells import names_of
 from counterpoise.data.tables.table import FittedTable, fitted_table, open_table
-from counterpoise.engines.flower.own_data import describe_form, own_federation, server_data
 from counterpoise.errors import ConfigError, DataError, RunError
-from counterpoise.experiment.config import Experiment, make_experiment
-from counterpoise.experiment.runner import start
+from counterpoise.flower.own_data import describe_form, own_federation, server_data
+from counterpoise.run.config.experiment import Experiment, make_experiment
+from counterpoise.run.runner import start
 
 SITES = ("north", "south", "west")
 COLUMNS = ["age", "dose", "late", "city", "unit", "site", "risk"]

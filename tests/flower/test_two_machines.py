@@ -15,8 +15,8 @@ pytest.importorskip("flwr", reason="flwr is not installed: pip install 'counterp
 from deployed import free_port, leftovers
 from own_files import KINDS, ROWS, SECRET, client_files, server_config
 
-from counterpoise.engines.flower import processes
-from counterpoise.experiment.toml import write_toml
+from counterpoise.flower import children
+from counterpoise.system.toml import write_toml
 
 STOPPED = 4  # exit status of a client that was told to stop
 END = 60.0  # seconds in which it must have ended
@@ -24,7 +24,7 @@ END = 60.0  # seconds in which it must have ended
 
 @contextmanager
 def at_work(*words: str | Path) -> Iterator[subprocess.Popen[bytes]]:
-    command = subprocess.Popen([*processes.program(), "flower", *map(str, words)])
+    command = subprocess.Popen([*children.program(), "flower", *map(str, words)])
     try:
         yield command
     finally:
@@ -40,7 +40,7 @@ def test_clients_with_files_of_different_kinds_take_part_in_run_after_run(tmp_pa
     (tmp_path / "experiment.toml").write_text(write_toml(config.tables()))
     port = free_port()
     names = [word for name in ROWS for word in ("--client", name)]
-    subprocess.run([*processes.program(), "flower", "certs", str(tmp_path / "certs"), *names], check=True)
+    subprocess.run([*children.program(), "flower", "certs", str(tmp_path / "certs"), *names], check=True)
     a, b = (_client(tmp_path, name, kind, port) for name, kind in zip(ROWS, ("arrays", "pack"), strict=True))
     server: list[str | Path] = [
         "server",

@@ -15,13 +15,13 @@ import torch
 from federations import ask_clients, simulate, small_model, unequal_federation
 from numpy.typing import NDArray
 
+from counterpoise.client.plan import make_plan
 from counterpoise.core.local import Local
 from counterpoise.core.method import MethodSpec
 from counterpoise.core.rng import generator
 from counterpoise.core.tree import Params
-from counterpoise.plan import make_plan
-from counterpoise.rounds import ServerState
-from counterpoise.simulation import Simulation
+from counterpoise.run.simulation import Simulation
+from counterpoise.server.round import ServerState
 
 Vector: TypeAlias = NDArray[np.float64]
 Batch: TypeAlias = tuple[Vector, NDArray[np.int64]]

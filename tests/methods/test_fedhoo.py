@@ -21,9 +21,9 @@ from runs import assert_refused, call, result, tiny, write_tiny
 
 from counterpoise.core.local import Local
 from counterpoise.core.method import MethodSpec, build_method
-from counterpoise.experiment.folder import read_rows
-from counterpoise.experiment.runner import resume, start
-from counterpoise.rounds import diagnose
+from counterpoise.run.runner import resume, start
+from counterpoise.run.store.folder import read_rows
+from counterpoise.server.round import diagnose
 
 SEARCHES: list[MethodSpec] = [
     ["fedavg", {"fedhoo": {"warmup": 1}}],

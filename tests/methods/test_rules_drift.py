@@ -22,9 +22,10 @@ from regression import (
 from scipy.optimize import minimize
 
 from counterpoise.core.local import Local
+from counterpoise.core.schedules import factor
 from counterpoise.core.tree import zeros
-from counterpoise.rounds import Cohort, ServerState
-from counterpoise.schedules import factor
+from counterpoise.server.cohort import Cohort
+from counterpoise.server.round import ServerState
 
 SIZE = 4 * FEATURES + 4
 

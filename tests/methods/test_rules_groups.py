@@ -21,10 +21,10 @@ from federations import (
 from numpy.typing import NDArray
 from regression import Setting, Vector, assert_follows, gradient, setting
 
-from counterpoise.client import Broadcast
 from counterpoise.core.local import Local
+from counterpoise.core.messages import Broadcast, Task
 from counterpoise.core.method import Method, MethodSpec, find_entry
-from counterpoise.core.part import Gradient, Part, Step, Task
+from counterpoise.core.part import Gradient, Part, Step
 from counterpoise.core.tree import Params
 from counterpoise.engines.workplace import open_task
 from counterpoise.errors import ConfigError

@@ -7,7 +7,7 @@ import pytest
 from regression import Slope, Vector, assert_follows, mean_of, setting
 
 from counterpoise.core.local import Local
-from counterpoise.schedules import factor
+from counterpoise.core.schedules import factor
 
 RHO = 0.5
 

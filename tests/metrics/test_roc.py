@@ -11,10 +11,10 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from torch import Tensor
 
 from counterpoise.core.part import Batch, Outputs
-from counterpoise.evaluate import count_all
 from counterpoise.metrics import histograms, per_class_auroc, per_class_average_precision
 from counterpoise.metrics.catalogue import work_out
 from counterpoise.metrics.roc import MOST_CLASSES, _bins, bins_for
+from counterpoise.metrics.scoring import count_all
 
 NEAR = 1e-3
 

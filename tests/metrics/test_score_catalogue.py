@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 import torch
 
-from counterpoise.compare.comparison import compare_results
-from counterpoise.compare.render import render_csv, render_markdown
-from counterpoise.compare.results import RunResult
-from counterpoise.compare.sweep import known_score
 from counterpoise.core.part import Batch, Outputs
 from counterpoise.errors import DataError
-from counterpoise.evaluate import Scoring, count_all
-from counterpoise.experiment.record import summarise_rows
-from counterpoise.experiment.rows import check_rounds
 from counterpoise.metrics import Shots, catalogue
 from counterpoise.metrics.catalogue import ScoreEntry, comparable, find, headline, register, shown_in
+from counterpoise.metrics.scoring import Scoring, count_all
+from counterpoise.report.render import render_csv, render_markdown
 from counterpoise.report.table import header
+from counterpoise.results.comparison import compare_results
+from counterpoise.results.results import RunResult
+from counterpoise.run.store.rows import check_rounds
+from counterpoise.run.summary import summarise_rows
+from counterpoise.sweep.sweep import known_score
 
 ROW = {
     "lr": 0.1, "asked": 1, "tasks": 1, "replied": 1, "rejected": [], "loss": 1.0, "bytes_down": 1,

@@ -8,7 +8,8 @@ from torch import nn
 
 from counterpoise.core.rng import generator
 from counterpoise.errors import ConfigError
-from counterpoise.models import MODELS, CosineHead, replace_head
+from counterpoise.models.heads import CosineHead, replace_head
+from counterpoise.models.model import MODELS
 from counterpoise.models.recurrent import LSTM
 
 

@@ -10,7 +10,9 @@ from torch import Tensor, nn
 
 from counterpoise.core.rng import generator
 from counterpoise.errors import ConfigError
-from counterpoise.models import MODELS, CosineHead, initialise
+from counterpoise.models.heads import CosineHead
+from counterpoise.models.init import initialise
+from counterpoise.models.model import MODELS
 from counterpoise.models.norms import BatchNorm
 from counterpoise.models.recurrent import LSTM
 

@@ -7,9 +7,9 @@ import time
 import pytest
 from torch import nn
 
-from counterpoise.core import capacity
 from counterpoise.errors import ConfigError
 from counterpoise.models.model import MODELS, build_model
+from counterpoise.system import capacity
 
 IMAGE, ROW = (3, 32, 32), (64,)
 

@@ -13,7 +13,8 @@ from torch.nn.functional import cross_entropy
 
 from counterpoise.core.rng import generator
 from counterpoise.errors import ConfigError
-from counterpoise.models import MODELS, initialise
+from counterpoise.models.init import initialise
+from counterpoise.models.model import MODELS
 
 CLASSES, CLIENTS, BATCH = 5, 3, 3
 State = dict[str, Tensor]

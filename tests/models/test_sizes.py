@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 from torch import nn
 
-from counterpoise.models import MODELS
+from counterpoise.models.model import MODELS
 
 
 def _count(name: str, shape: tuple[int, ...], classes: int, **arguments: object) -> int:

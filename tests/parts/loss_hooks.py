@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from counterpoise.client import batch_loss
+from counterpoise.client.round import batch_loss
 from counterpoise.core.method import PARTS, Method
 from counterpoise.core.part import Batch, Census, ClientData, Outputs, Part, Stats
 from counterpoise.core.tree import Tree, stack

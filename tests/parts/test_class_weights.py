@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from loss_hooks import batch_of, built, mean_loss, per_sample, start, told, weights_of
 
-from counterpoise.client import batch_loss
+from counterpoise.client.round import batch_loss
 from counterpoise.core.method import Method
 from counterpoise.core.part import Outputs
 

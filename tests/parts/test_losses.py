@@ -15,7 +15,7 @@ from loss_hooks import built, mean_loss, per_sample, start, told
 from torch import Tensor
 
 from counterpoise.core.rng import generator
-from counterpoise.models import CosineHead
+from counterpoise.models.heads import CosineHead
 
 LOSSES: list[tuple[str, dict[str, Any]]] = [
     ("cross_entropy", {}),

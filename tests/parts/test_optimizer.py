@@ -10,12 +10,12 @@ import torch
 from federations import LOOP, STACKED, ask_clients, distance, simulate
 from torch import Tensor, nn
 
+from counterpoise.client.plan import make_plan
 from counterpoise.core.local import Local
 from counterpoise.core.method import build_method
 from counterpoise.core.rng import generator
 from counterpoise.parts.optimizer import with_local
-from counterpoise.plan import make_plan
-from counterpoise.simulation import Simulation
+from counterpoise.run.simulation import Simulation
 
 BASE = Local(lr=0.3, batch_size=12, epochs=2)
 LOCALS = {

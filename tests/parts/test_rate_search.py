@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from counterpoise.core.part import Census, Part, Replies
+from counterpoise.core.messages import Replies
+from counterpoise.core.part import Census, Part
 from counterpoise.core.tree import Tree
 from counterpoise.errors import ConfigError
 from counterpoise.methods.fedhoo import tree_search

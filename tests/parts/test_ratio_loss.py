@@ -15,7 +15,7 @@ from counterpoise.core.part import Batch, Outputs
 from counterpoise.core.rng import generator
 from counterpoise.errors import ConfigError
 from counterpoise.parts.ratio_loss import head_gradients, update_ratios
-from counterpoise.rounds import diagnose
+from counterpoise.server.round import diagnose
 
 AUXILIARY = ["fedavg", {"ratio_loss": {"source": "auxiliary"}}]
 

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from loss_hooks import built, told
 from torch import Tensor
 
-from counterpoise.client import Broadcast
 from counterpoise.core.local import Local
+from counterpoise.core.messages import Broadcast, Task
 from counterpoise.core.method import MethodSpec
-from counterpoise.core.part import ClientData, Task
+from counterpoise.core.part import ClientData
 from counterpoise.core.rng import generator
 from counterpoise.engines.workplace import Opened, open_task
 from counterpoise.errors import ConfigError
-from counterpoise.rounds import diagnose
+from counterpoise.server.round import diagnose
 
 NO_KNOBS: Mapping[str, float] = {}
 

@@ -7,12 +7,12 @@ import torch
 from federations import simulate
 from loss_hooks import built
 
-from counterpoise.client import Broadcast
+from counterpoise.client.plan import make_plan
 from counterpoise.core.local import Local
-from counterpoise.core.part import ClientData, Task
+from counterpoise.core.messages import Broadcast, Task
+from counterpoise.core.part import ClientData
 from counterpoise.core.rng import generator
 from counterpoise.engines.workplace import open_task
-from counterpoise.plan import make_plan
 
 
 def _balanced(labels: torch.Tensor) -> ClientData:

@@ -8,7 +8,8 @@ import pytest
 import torch
 from loss_hooks import built
 
-from counterpoise.core.part import Census, Exchange, Part, Replies
+from counterpoise.core.messages import Replies
+from counterpoise.core.part import Census, Exchange, Part
 from counterpoise.core.tree import Params, Tree
 
 CENSUS = Census(torch.tensor([10, 10]), 2, 5)

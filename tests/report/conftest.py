@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 from reported import charted, make_runs
 
-from counterpoise.compare.results import read_results
 from counterpoise.core.method import PARTS
-from counterpoise.core.registry import Entry
-from counterpoise.experiment import run
+from counterpoise.registry.registry import Entry
 from counterpoise.report.html import write_report
 from counterpoise.report.html.study import study
+from counterpoise.results.results import read_results
 
 
 @pytest.fixture(scope="module")
@@ -23,8 +22,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     PARTS.names()  # a registry that has not loaded yet would load over what is put in
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(PARTS._entries, "charted", Entry("charted", charted))
-        for draw in ("draw_curves", "draw_heatmap"):
-            patch.setattr(run, draw, lambda *_: None)
         make_runs(folder)
         yield folder
 

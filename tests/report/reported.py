@@ -9,13 +9,13 @@ from pathlib import Path
 import torch
 from runs import reseal
 
-from counterpoise.compare.results import FAILURE, RunResult, read_results
 from counterpoise.core.part import Census, Chart, Exchange, Part
 from counterpoise.core.tree import Params, Tree
-from counterpoise.experiment.config import make_experiment
-from counterpoise.experiment.folder import RunFolder
-from counterpoise.experiment.runner import start
-from counterpoise.experiment.toml import override
+from counterpoise.results.results import FAILURE, RunResult, read_results
+from counterpoise.run.config.experiment import make_experiment
+from counterpoise.run.runner import start
+from counterpoise.run.store.folder import RunFolder
+from counterpoise.system.toml import override
 
 EVIL = "<script>alert(1)</script>"
 CLIENTS = 4

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from counterpoise.compare.results import RunResult, read_results
 from counterpoise.report.html.class_table import class_table
 from counterpoise.report.html.page import render
 from counterpoise.report.html.study import study
+from counterpoise.results.results import RunResult, read_results
 
 NEW = ("matthews", "auroc", "average_precision", "per_class_auroc", "per_class_average_precision")
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from counterpoise.compare.results import RunResult, read_results
 from counterpoise.report.figures import draw_recall, draw_scores, write_figures
 from counterpoise.report.html.study import Study, study
+from counterpoise.results.results import RunResult, read_results
 
 SCORE = "macro_f1"
 

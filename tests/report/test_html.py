@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from reported import EVIL, finished_in
 from runs import assert_refused, call, read_summary, write_tiny
 
-from counterpoise.compare.comparison import compare_results
-from counterpoise.compare.results import RunResult, read_results
 from counterpoise.report.html import write_report
 from counterpoise.report.html.markup import Html, breakable, data_block, element
 from counterpoise.report.html.page import render
 from counterpoise.report.html.study import study, thin
+from counterpoise.results.comparison import compare_results
+from counterpoise.results.results import RunResult, read_results
 
 VOID = {"meta", "br", "wbr", "circle", "path"}
 MEGABYTE = 1_000_000

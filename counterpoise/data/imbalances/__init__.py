@@ -1,8 +1,1 @@
-"""Imbalances of the training set; importing this package registers them."""
-
-from counterpoise.data.imbalances.longtail import longtail
-from counterpoise.data.imbalances.minority import minority
-from counterpoise.data.imbalances.natural import natural
-from counterpoise.data.imbalances.step import step
-
-__all__ = ["longtail", "minority", "natural", "step"]
+"""Imbalances of the training set. A new file here registers itself."""

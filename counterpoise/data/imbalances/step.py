@@ -6,12 +6,12 @@ from typing import Literal
 
 import numpy as np
 
-from counterpoise.core.registry import Fraction
 from counterpoise.data.imbalance import Imbalance, imbalance, imbalance_ratio
 from counterpoise.data.imbalances.subsample import Factor, keep, reduced
 from counterpoise.data.partition import Labels, Rows
 from counterpoise.data.skew import class_sizes
 from counterpoise.errors import ConfigError
+from counterpoise.registry.registry import Fraction
 
 MinorityIds = Literal["climb", "half"] | tuple[int, ...]
 

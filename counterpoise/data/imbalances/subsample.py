@@ -8,9 +8,9 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoise.core.registry import Interval
 from counterpoise.data.partition import Labels, Rows
 from counterpoise.data.skew import class_sizes
+from counterpoise.registry.registry import Interval
 
 Factor = Annotated[float, Interval(0, math.inf, open_low=True, open_high=True)]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from counterpoise.core.capacity import check_fits
 from counterpoise.data.dataset import Dataset
 from counterpoise.data.faults import check_share, fault
 from counterpoise.data.limits import MAX_BYTES, MAX_CLASSES, MAX_WORD
@@ -22,6 +21,7 @@ from counterpoise.data.own.samples import (
 from counterpoise.data.root import sha256_of
 from counterpoise.data.split import check_class_count, split_note, split_rows
 from counterpoise.errors import DataError, listed
+from counterpoise.system.capacity import check_fits
 
 WHOLE = ("x", "y")
 HALVES = ("x_train", "y_train", "x_test", "y_test")

@@ -17,8 +17,6 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from counterpoise.core.capacity import check_fits
-from counterpoise.core.registry import Entry
 from counterpoise.data.dataset import Assignment, Dataset, Samples, Scaling
 from counterpoise.data.faults import blamed_on, fault, file_within
 from counterpoise.data.limits import MAX_BYTES, MAX_PACK_HEADER
@@ -27,6 +25,8 @@ from counterpoise.data.own.pixels import squeeze, unsqueeze
 from counterpoise.data.own.prepared import Pack, check_classes, check_pack
 from counterpoise.data.partition import Rows
 from counterpoise.errors import ConfigError, DataError
+from counterpoise.registry.registry import Entry
+from counterpoise.system.capacity import check_fits
 
 ABOUT = "counterpoise"
 DIGEST = "sha256"

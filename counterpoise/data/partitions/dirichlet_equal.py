@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from counterpoise.core.registry import Whole
 from counterpoise.data.partition import Labels, Partition, Rows, partition
 from counterpoise.data.partitions.owners import (
     Concentration,
@@ -15,6 +14,7 @@ from counterpoise.data.partitions.owners import (
     partition_by,
 )
 from counterpoise.data.skew import Counts, Floats, class_sizes
+from counterpoise.registry.registry import Whole
 
 NO_MASS = 1e-12
 

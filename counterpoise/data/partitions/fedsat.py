@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoise.core.registry import Count, Whole
 from counterpoise.data.partition import Labels, Partition, Rows, partition
 from counterpoise.data.partitions.owners import (
     Concentration,
@@ -19,6 +18,7 @@ from counterpoise.data.partitions.owners import (
 from counterpoise.data.partitions.redrawn import dirichlet_capped
 from counterpoise.data.skew import Floats, class_sizes
 from counterpoise.errors import ConfigError
+from counterpoise.registry.registry import Count, Whole
 
 LEAST = 2  # samples of each class that a client holds
 Held = NDArray[np.bool_]  # [N, C]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from counterpoise.core.registry import Whole
 from counterpoise.data.partition import Labels, Partition, Split, partition
 from counterpoise.data.partitions.owners import Owned, partition_by
 from counterpoise.errors import ConfigError
+from counterpoise.registry.registry import Whole
 
 
 @partition("natural")

@@ -8,12 +8,12 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from counterpoise.core.arguments import MOST_CLIENTS
-from counterpoise.core.capacity import check_fits
-from counterpoise.core.registry import Interval
 from counterpoise.data.partition import Labels, Partition, Rows, Split
 from counterpoise.data.skew import Counts, Floats
 from counterpoise.errors import ConfigError
+from counterpoise.registry.arguments import MOST_CLIENTS
+from counterpoise.registry.registry import Interval
+from counterpoise.system.capacity import check_fits
 
 Concentration = Annotated[float, Interval(0, 1e9, open_low=True)]
 CLIENT = 1_400  # bytes of a client's vectors of rows, however short

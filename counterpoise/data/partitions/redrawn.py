@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from counterpoise.core.registry import Whole
 from counterpoise.data.partition import Labels, Partition, partition
 from counterpoise.data.partitions.owners import (
     Concentration,
@@ -18,6 +17,7 @@ from counterpoise.data.partitions.owners import (
     shares_to_counts,
 )
 from counterpoise.data.skew import Counts, class_sizes
+from counterpoise.registry.registry import Whole
 
 MOST_TRIES = 1000
 MOST_SHARES = 4_000_000  # drawn in all tries together: what bounds the time with many clients and classes

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from counterpoise.core.registry import Count, Whole
 from counterpoise.data.partition import Labels, Partition, partition
 from counterpoise.data.partitions.owners import Owned, by_class, even_runs, partition_by
+from counterpoise.registry.registry import Count, Whole
 
 
 @partition("shards", paper="FedAvg (McMahan et al., 2017)")

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoise.core.capacity import check_fits
 from counterpoise.data.dataset import Dataset, Loader, dataset, pixel_scaling
 from counterpoise.data.root import GIBIBYTE, find_file, read_start
 from counterpoise.data.sets.assemble import check_labels, checksums, to_samples
 from counterpoise.errors import DataError
+from counterpoise.system.capacity import check_fits
 
 UNSIGNED_BYTE = 8
 COPIES = 2  # of the values: as they are read, and as a tensor

@@ -10,12 +10,12 @@ from typing import Annotated, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoise.core.registry import Interval
 from counterpoise.data.dataset import Dataset, Loader, Samples, Scaling, dataset, pixel_scaling
 from counterpoise.data.root import find_file, look_for
 from counterpoise.data.sets.assemble import check_labels, checksums, to_samples
 from counterpoise.data.tables.delimited import read_lines
 from counterpoise.errors import DataError
+from counterpoise.registry.registry import Interval
 
 Side = Annotated[int, Interval(8, 1024)]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from counterpoise.core.registry import Count, Interval, Whole
 from counterpoise.data.dataset import Dataset, Loader, dataset
+from counterpoise.registry.registry import Count, Interval, Whole
 
 Share = Annotated[float, Interval(0, 0.5, open_low=True, open_high=True)]
 

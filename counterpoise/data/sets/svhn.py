@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoise.core.capacity import check_fits
 from counterpoise.data.dataset import Dataset, Loader, Samples, dataset, pixel_scaling
 from counterpoise.data.root import GIBIBYTE, find_file, read_bytes
 from counterpoise.data.sets.assemble import checksums, to_samples
 from counterpoise.errors import DataError
+from counterpoise.system.capacity import check_fits
 
 SAMPLE = (32, 32, 3)
 COPIES = 2  # of the pixels: as they are read, and as a tensor

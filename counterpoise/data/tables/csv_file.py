@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from counterpoise.core.capacity import check_fits
 from counterpoise.data.faults import brief, fault, file_within
 from counterpoise.data.limits import MAX_CELLS, MAX_COLUMNS, MAX_LINE, MAX_TEXT_BYTES
 from counterpoise.data.tables.cells import Table
 from counterpoise.data.tables.identifiers import INDEX_HINT, is_index
 from counterpoise.errors import DataError
+from counterpoise.system.capacity import check_fits
 
 DELIMITERS = ",;\t|"
 SNIFFED_CHARACTERS = 1 << 16

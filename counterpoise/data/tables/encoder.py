@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoise.core.capacity import check_fits
 from counterpoise.data.faults import brief, fault
 from counterpoise.data.limits import MAX_BYTES, MAX_CATEGORIES, MAX_COLUMNS
 from counterpoise.data.tables.cells import Numbers, Table, numbers_of, words_of
 from counterpoise.errors import DataError
+from counterpoise.system.capacity import check_fits
 
 OTHER_WORD = "(other)"
 BYTES_A_FEATURE = 4  # twice: all rows, and then those of the training and of the test

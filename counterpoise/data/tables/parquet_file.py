@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from counterpoise.core.capacity import check_fits
 from counterpoise.data.faults import blamed_on, fault, file_within
 from counterpoise.data.limits import MAX_BYTES, MAX_CELLS, MAX_COLUMNS
 from counterpoise.data.tables.cells import Table
 from counterpoise.errors import DataError
+from counterpoise.system.capacity import check_fits
 
 DAMAGED = "damaged or no Parquet file"
 ROWS_AT_ONCE = 1 << 18

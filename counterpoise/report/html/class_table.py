@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from counterpoise.compare.cells import Cell
-from counterpoise.compare.results import RunResult
 from counterpoise.metrics.catalogue import PER_CLASS, SCORES, capital, find
 from counterpoise.report.html.markup import Html, element, table
 from counterpoise.report.html.study import Study
 from counterpoise.report.html.tables import PROBLEM, problem_cell
 from counterpoise.report.html.units import percent
+from counterpoise.results.cells import Cell
+from counterpoise.results.results import RunResult
 
 MOST_ROWS = 400  # what one still looks through; a page must stay small
 CAPTION = "Scores of each class in percent, last round, mean over seeds; AUROC and AP are of the class against the rest"

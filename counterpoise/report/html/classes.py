@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from counterpoise.compare.results import RunResult
 from counterpoise.metrics import Shots, shots_by_rule, shots_paper
 from counterpoise.report.html.study import Study, mean_and_deviation, thin
+from counterpoise.results.results import RunResult
 
 MOST_CLIENTS, MOST_CLASSES, MOST_SEEDS = 60, 100, 3  # of one picture of clients by classes
 GROUPS = ("head", "medium", "tail")

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from counterpoise.compare.cells import Cell
-from counterpoise.compare.results import RunResult
 from counterpoise.core.method import PARTS, build_method
 from counterpoise.core.part import Part
 from counterpoise.report.html.markup import Html, element, join, table
 from counterpoise.report.html.study import Study
 from counterpoise.report.html.tables import PROBLEM, problem_cell
 from counterpoise.report.html.units import Show, bytes_, percent
+from counterpoise.results.cells import Cell
+from counterpoise.results.results import RunResult
 
 MOST_NAMED = 5  # seeds whose worst client is named
 WIDTHS = {"float32": 4, "float64": 8}

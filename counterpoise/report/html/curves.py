@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from counterpoise.compare.cells import lower_is_better, scores_in
-from counterpoise.compare.results import RunResult
 from counterpoise.metrics.catalogue import find, headline
 from counterpoise.report.html.study import Study, mean_and_deviation, thin
+from counterpoise.results.cells import lower_is_better, scores_in
+from counterpoise.results.results import RunResult
 
 BUDGET = 250_000  # numbers of all curves together: about a megabyte and a half
 FEWEST, MOST = 20, 200  # points of one curve

@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from counterpoise.compare.results import RunResult
 from counterpoise.report.html.curves import curve, points_for
 from counterpoise.report.html.study import Study, short, thin
+from counterpoise.results.results import RunResult
 
 BUDGET = 300_000  # numbers of all charts but curves together: about two megabytes
 MOST_FRAMES = 40  # rounds of one chart

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from counterpoise.compare.cells import Cell, lower_is_better
-from counterpoise.compare.results import RunResult
-from counterpoise.compare.verdicts import ALL, Verdict
 from counterpoise.metrics.catalogue import find
 from counterpoise.report.html.markup import Html, element, join
 from counterpoise.report.html.study import Study
 from counterpoise.report.html.tables import MOMENTS, SIGNS, cost_of
 from counterpoise.report.html.units import number, percent, plural
+from counterpoise.results.cells import Cell, lower_is_better
+from counterpoise.results.results import RunResult
+from counterpoise.results.verdicts import ALL, Verdict
 
 
 def title_of(study: Study) -> str:

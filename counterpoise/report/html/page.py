@@ -7,7 +7,6 @@ import hashlib
 from importlib.resources import files
 from pathlib import Path
 
-from counterpoise.experiment.atomic import write_atomically
 from counterpoise.report.html import clients, overview, provenance
 from counterpoise.report.html.class_table import class_table
 from counterpoise.report.html.classes import class_data, group_data, partition_data
@@ -16,6 +15,7 @@ from counterpoise.report.html.diagnostics import diagnostic_data
 from counterpoise.report.html.markup import Html, data_block, element, join
 from counterpoise.report.html.study import Study
 from counterpoise.report.html.tables import tables
+from counterpoise.system.atomic import write_atomically
 from counterpoise.version import __version__
 
 SHORT = {

@@ -8,13 +8,13 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from counterpoise.compare.labels import Labels
-from counterpoise.compare.results import RunResult
-from counterpoise.experiment.folder import RunFolder
-from counterpoise.experiment.toml import write_toml
 from counterpoise.report.html.markup import Html, element, join, table
 from counterpoise.report.html.study import Study
 from counterpoise.report.html.units import plural
+from counterpoise.results.labels import Labels
+from counterpoise.results.results import RunResult
+from counterpoise.run.store.folder import RunFolder
+from counterpoise.system.toml import write_toml
 
 
 def failures(study: Study) -> Html:

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from counterpoise.compare.cells import Cell
-from counterpoise.compare.comparison import Comparison, compare_results
-from counterpoise.compare.labels import Labels, group_runs, label_runs
-from counterpoise.compare.results import Readings, RunResult
 from counterpoise.errors import CounterpoiseError
+from counterpoise.results.cells import Cell
+from counterpoise.results.comparison import Comparison, compare_results
+from counterpoise.results.labels import Labels, group_runs, label_runs
+from counterpoise.results.results import Readings, RunResult
 
 Item = TypeVar("Item")
 Numbers = list[float | None]

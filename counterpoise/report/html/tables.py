@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from counterpoise.compare.cells import Cell, Row, lower_is_better
 from counterpoise.metrics.catalogue import capital, find, shown_in
 from counterpoise.report.html.markup import Html, breakable, element, join, table
 from counterpoise.report.html.study import Study
 from counterpoise.report.html.units import Show, bytes_, number, percent, seconds, show_score
+from counterpoise.results.cells import Cell, Row, lower_is_better
 
 MOMENTS = {"last": "last round", "best": "best round", "mean_last_10": "mean of the last 10 evaluations"}
 SIGNS = {"better": "▲", "worse": "▼", "no evidence": "○"}

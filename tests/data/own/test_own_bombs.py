@@ -31,12 +31,12 @@ FREE = 256 * MEBIBYTE
 MEASURE = """
 import json, pathlib, re, sys, time
 import pyarrow.parquet
-from counterpoise.core import capacity
+from counterpoise.system import capacity
 from counterpoise.data.own import open_data
 from counterpoise.data.dataset import DATASETS
 from counterpoise.errors import CounterpoiseError
-from counterpoise.experiment.assemble import assemble
-from counterpoise.experiment.config import load_experiment
+from counterpoise.run.assemble import assemble
+from counterpoise.run.config.experiment import load_experiment
 
 def kib(name):
     # not ru_maxrss, which a process inherits from the one that started it

@@ -1,0 +1,52 @@
+"""All registries in one place, for `ls`, `show` and the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from counterpoise.core.local import SCHEDULES
+from counterpoise.core.method import METHODS, PARTS, Method
+from counterpoise.data.augment import AUGMENTATIONS
+from counterpoise.data.dataset import DATASETS
+from counterpoise.data.imbalance import IMBALANCES
+from counterpoise.data.partition import PARTITIONS
+from counterpoise.errors import ConfigError, legal_words, short
+from counterpoise.models.model import MODELS
+from counterpoise.registry.registry import Entry, Registry
+
+CATALOGUE: dict[str, Registry[Any]] = {
+    "methods": METHODS,
+    "parts": PARTS,
+    "data": DATASETS,
+    "imbalances": IMBALANCES,
+    "partitions": PARTITIONS,
+    "models": MODELS,
+    "schedules": SCHEDULES,
+    "augmentations": AUGMENTATIONS,
+}
+
+
+def list_entries(kind: str) -> list[Entry[Any]]:
+    """Everything of one kind, by name."""
+    if kind not in CATALOGUE:
+        raise ConfigError(f"no kind {short(kind)}; {legal_words(kind, CATALOGUE)}")
+    return [CATALOGUE[kind].entry(name) for name in CATALOGUE[kind].names()]
+
+
+def find(name: str) -> tuple[str, Entry[Any]]:
+    """The kind and the entry of a name, whatever its kind."""
+    for kind, registry in CATALOGUE.items():
+        if name in registry:
+            return kind, registry.entry(name)
+    raise ConfigError(f"nothing is called {short(name)}; {legal_words(name, all_names(), 'counterpoise ls')}")
+
+
+def all_names() -> Iterator[str]:
+    for registry in CATALOGUE.values():
+        yield from registry.names()
+
+
+def describe_parts(method: Method) -> list[tuple[str, str]]:
+    """The parts of a method, each with the hooks it fills."""
+    return [(part.name, ", ".join(part.hooks())) for part in method.parts]

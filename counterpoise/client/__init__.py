@@ -1,0 +1,1 @@
+"""One client's round: its plan, its steps, its gradients, and what it measures."""

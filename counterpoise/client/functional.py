@@ -1,0 +1,95 @@
+"""A torch module as a pure function of its parameters and buffers."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from counterpoise.client.chain import chain_of
+from counterpoise.core.part import Outputs
+from counterpoise.core.tree import Params
+from counterpoise.errors import ConfigError, short
+from counterpoise.models.heads import has_features
+from counterpoise.models.patches import by_patches
+
+_INNER = "inner."
+
+
+class _Splitter(nn.Module):
+    """Calls ``features`` and ``head`` apart where a module has both, so that losses may look at the features."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+        self.split = has_features(inner)
+
+    def forward(self, x: Tensor) -> Outputs:
+        if self.split:
+            features: Tensor = self.inner.features(x)  # type: ignore[operator]
+            return Outputs(self.inner.head(features), features)  # type: ignore[operator]
+        logits = self.inner(x)
+        return Outputs(logits, logits[:, :0])
+
+
+class FunctionalModel:
+    """``apply`` is pure: it takes parameters and buffers and returns the outputs and the buffers after the pass."""
+
+    def __init__(self, module: nn.Module, half: bool = False, patches: bool = False) -> None:
+        """How it trains: `half` in bfloat16 with parameters and losses as they are, `patches` with convolutions as products."""
+        _refuse_dropout(module)
+        self.module = module
+        self.half = half
+        self._scoring = _Splitter(module)
+        self._training = _Splitter(by_patches(module)) if patches else self._scoring
+        self.dtype = next(module.parameters()).dtype
+        self.chain = None if half else chain_of(module)
+        self.has_images = any(isinstance(m, nn.Conv2d) for m in module.modules())
+        self.has_batch_norm = any("BatchNorm" in type(m).__name__ for m in module.modules())
+
+    def patched(self) -> FunctionalModel:
+        """The same model, its convolutions trained as products of patches."""
+        return FunctionalModel(self.module, self.half, patches=True)
+
+    def params(self) -> Params:
+        """A copy of the parameters that are trained."""
+        return {name: p.detach().clone() for name, p in self.module.named_parameters() if p.requires_grad}
+
+    def buffers(self) -> Params:
+        """A copy of all else the module holds: running statistics and frozen parameters."""
+        frozen = {
+            name: p.detach().clone() for name, p in self.module.named_parameters() if not p.requires_grad
+        }
+        return frozen | {name: b.detach().clone() for name, b in self.module.named_buffers()}
+
+    def apply(self, params: Params, buffers: Params, x: Tensor, train: bool) -> tuple[Outputs, Params]:
+        """Outputs on a batch, and the buffers as the pass left them; what was given is not touched."""
+        buffers = {name: b.clone() for name, b in buffers.items()} if train else buffers
+        splitter = (self._training if train else self._scoring).train(train)
+        state = {_INNER + name: value for name, value in (params | buffers).items()}
+        # Casts must not be kept: the same name holds other values under every transform and in every step.
+        with torch.autocast(x.device.type, torch.bfloat16, enabled=self.half and train, cache_enabled=False):
+            outputs = functional_call(splitter, state, (x,))
+        return Outputs(*(tensor.to(self.dtype) for tensor in outputs)), buffers
+
+    def arrange(self, x: Tensor) -> Tensor:
+        """Images with their channels last in memory, which is how convolutions on a CPU are quickest."""
+        return x.contiguous(memory_format=torch.channels_last) if self.has_images and x.dim() == 4 else x
+
+    def load(self, params: Params, buffers: Params) -> nn.Module:
+        """A copy of the module with these values in it, ready for use."""
+        module = deepcopy(self.module)
+        with torch.no_grad():
+            for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
+                tensor.copy_((params | buffers)[name])
+        return module.eval()
+
+
+def _refuse_dropout(module: nn.Module) -> None:
+    for name, layer in module.named_modules():
+        if isinstance(layer, nn.modules.dropout._DropoutNd) and layer.p > 0:
+            raise ConfigError(
+                f"model layer {short(name)} is a dropout of {layer.p}: it draws from a global stream, so a run could not be repeated; legal: p = 0"
+            )

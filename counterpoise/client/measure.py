@@ -1,0 +1,54 @@
+"""One pass of a model over samples, adding up whatever a measurement counts."""
+
+from __future__ import annotations
+
+import torch
+from torch import vmap
+
+from counterpoise.client.functional import FunctionalModel
+from counterpoise.core.part import Batch, Measurement
+from counterpoise.core.tree import Params, Tree, add, stack, take
+from counterpoise.data.dataset import Samples, Scaling
+from counterpoise.metrics.scoring import count_all
+
+BATCH = 1000
+STACKED = 8  # models that pass over a batch side by side
+
+
+def measure_many(
+    model: FunctionalModel,
+    models: Params,
+    buffers: Params,
+    samples: Samples,
+    scaling: Scaling,
+    measurement: Measurement = count_all,
+) -> Tree:
+    """Sums [M, ...] of a measurement of M stacked models; on a GPU they pass over the samples side by side."""
+    count = len(next(iter(models.values())))
+
+    def one(params: Params, buffers: Params) -> Tree:
+        return measure(model, params, buffers, samples, scaling, measurement)
+
+    # A BatchNorm that does not train cannot be stacked, and on a CPU stacking does not pay.
+    if samples.x.is_cuda and not model.has_batch_norm:
+        together: Tree = vmap(one, chunk_size=STACKED)(models, buffers)
+        return together
+    return stack([one(take(models, k), take(buffers, k)) for k in range(count)])
+
+
+def measure(
+    model: FunctionalModel,
+    params: Params,
+    buffers: Params,
+    samples: Samples,
+    scaling: Scaling,
+    measurement: Measurement = count_all,
+) -> Tree:
+    """Sums of a measurement over all samples, without gradients and in evaluation mode."""
+    total: Tree = {}
+    with torch.no_grad():
+        for x, y in zip(torch.split(samples.x, BATCH), torch.split(samples.y, BATCH), strict=True):
+            outputs, _ = model.apply(params, buffers, model.arrange(scaling(x)), train=False)
+            sums = measurement(outputs, Batch(x, y, torch.ones_like(y)))
+            total = add(total, sums) if total else sums
+    return total

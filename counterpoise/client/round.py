@@ -1,0 +1,139 @@
+"""One client's round as three pure functions: begin, step, end."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+
+from counterpoise.client.differentiate import Differentiate, Loss, functional_gradient
+from counterpoise.client.functional import FunctionalModel
+from counterpoise.core.loss import cross_entropy
+from counterpoise.core.messages import Result
+from counterpoise.core.method import Method
+from counterpoise.core.part import Batch, Gradient, Outputs, Stats, Step, call
+from counterpoise.core.tree import Params, Tree, subtract, tmap
+
+
+class Progress(NamedTuple):
+    """What a client carries from step to step."""
+
+    params: Params
+    buffers: Params
+    slots: dict[str, Tree]  # part name -> step slot
+    loss: Tensor  # [] sum over the steps so far
+
+
+def enroll(method: Method, params: Params, classes: int) -> dict[str, Tree]:
+    """A client's memory before its first round."""
+    return {part.name: part.enroll(params, classes) for part in method.parts if part.enroll is not None}
+
+
+def begin(
+    method: Method,
+    params: Params,
+    buffers: Params,
+    shared: dict[str, Tree],
+    memory: dict[str, Tree],
+    stats: Stats,
+) -> Progress:
+    """The received model, and each part's slot for this round."""
+    slots = {
+        part.name: call(part.start, {}, params, shared.get(part.name, {}), memory.get(part.name, {}), stats)
+        for part in method.parts
+    }
+    return Progress(params, buffers, slots, torch.zeros_like(stats.lr))
+
+
+def step(
+    method: Method,
+    model: FunctionalModel,
+    progress: Progress,
+    batch: Batch,
+    stats: Stats,
+    differentiate: Differentiate = functional_gradient,
+) -> Progress:
+    """One mini-batch: gradient source, then the chain of adjustments, then ``params - lr * direction``."""
+    slots = dict(progress.slots)
+
+    def gradient_at(params: Params, members: Tensor | None = None) -> Gradient:
+        loss = loss_of(method, batch, progress.slots, members)
+        return differentiate(model, params, progress.buffers, batch.x, loss)
+
+    seen = Step(progress.params, stats, gradient_at, partial(gradient_at, progress.params))
+    gradient = _source(method, slots, seen)
+    direction = gradient.grads
+    for part in method.parts:
+        if part.adjust is not None:
+            direction, slots[part.name] = part.adjust(direction, slots[part.name], seen)
+    params = tmap(lambda p, d: torch.addcmul(p, stats.lr, d, value=-1), progress.params, direction)
+    return Progress(params, gradient.buffers, slots, progress.loss + gradient.loss)
+
+
+def end(
+    method: Method, received: Params, progress: Progress, memory: dict[str, Tree], stats: Stats
+) -> Result:
+    """The change of the model, each part's upload, and the client's new memory."""
+    delta = subtract(progress.params, received)
+    upload, memory = {}, dict(memory)
+    for part in method.parts:
+        if part.finish is not None:
+            sent, kept = part.finish(delta, progress.slots[part.name], memory.get(part.name, {}), stats)
+            upload.update({part.name: sent} if sent else {})
+            memory.update({part.name: kept} if kept else {})
+    return Result(delta, progress.buffers, upload, memory, progress.loss / stats.steps.clamp(min=1))
+
+
+def batch_loss(
+    method: Method, outputs: Outputs, batch: Batch, slots: dict[str, Tree], members: Tensor | None = None
+) -> Tensor:
+    """Mean over the real samples of each sample's loss times the factors that the parts put on it.
+
+    With members [H, C]: the part of it that falls to the samples of each group's classes.
+    """
+    owner = method.owner("loss")
+    values = (
+        cross_entropy(outputs, batch)
+        if owner is None or owner.loss is None
+        else owner.loss(outputs, batch, slots[owner.name])
+    )
+    for part in method.parts:
+        if part.weight is not None:
+            values = values * part.weight(outputs, batch, slots[part.name])
+    return (values * _counted(batch, members)).sum(-1) / batch.mask.sum().clamp(min=1)
+
+
+def _counted(batch: Batch, members: Tensor | None) -> Tensor:
+    """[B] 1 for each real sample; for each group [H, B] only where it is of one of the group's classes."""
+    return batch.mask if members is None else members[:, batch.y] * batch.mask
+
+
+def loss_of(method: Method, batch: Batch, slots: dict[str, Tree], members: Tensor | None = None) -> Loss:
+    """The method's loss on a batch, or on each group of classes; plain cross-entropy brings its gradient along."""
+    plain = all(part.loss is None and part.weight is None for part in method.parts)
+    return Loss(
+        lambda outputs: batch_loss(method, outputs, batch, slots, members),
+        (lambda outputs: _cross_entropy_by_logits(outputs, batch, members)) if plain else None,
+        None if members is None else len(members),
+    )
+
+
+def _cross_entropy_by_logits(outputs: Outputs, batch: Batch, members: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Mean cross-entropy of a batch, and ``(softmax(z) - one hot(y)) / B`` in the very operations of autograd."""
+    log_p, chosen = F.log_softmax(outputs.logits, -1), batch.y.unsqueeze(-1)
+    share = _counted(batch, members) / batch.mask.sum().clamp(min=1)
+    value = -(log_p.gather(-1, chosen).squeeze(-1) * share).sum(-1)
+    log_p, chosen = (tensor.expand(*share.shape, -1) for tensor in (log_p, chosen))
+    by_log_p = torch.zeros_like(log_p).scatter(-1, chosen, -share.unsqueeze(-1))
+    return value, torch._log_softmax_backward_data(by_log_p, log_p, -1, log_p.dtype)
+
+
+def _source(method: Method, slots: dict[str, Tree], seen: Step) -> Gradient:
+    owner = method.owner("gradient")
+    if owner is None or owner.gradient is None:
+        return seen.gradient_at(seen.params)
+    gradient, slots[owner.name] = owner.gradient(slots[owner.name], seen)
+    return gradient

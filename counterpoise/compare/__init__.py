@@ -1,1 +1,0 @@
-"""From many runs to a table one can publish."""

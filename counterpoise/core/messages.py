@@ -1,0 +1,69 @@
+"""What travels between a server and its clients: a task, what is sent with it, and what comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from torch import Tensor
+
+from counterpoise.core.tree import Params, Tree, bytes_of, mix
+
+
+@dataclass(frozen=True)
+class Task:
+    """The unit of work: one client under one setting."""
+
+    client: int
+    knobs: Mapping[str, float] = field(default_factory=dict)
+
+
+class Broadcast(NamedTuple):
+    """What the server tells every client of a round."""
+
+    round: int
+    lr: float
+    params: Params
+    buffers: Params
+    shared: dict[str, Tree]  # part name -> what it sends
+
+    def bytes(self) -> int:
+        """Size of the numbers in it."""
+        return sum(bytes_of(tree) for tree in (self.params, self.buffers, self.shared))
+
+
+class Result(NamedTuple):
+    """What a client's round comes to."""
+
+    delta: Params
+    buffers: Params
+    upload: dict[str, Tree]
+    memory: dict[str, Tree]
+    loss: Tensor  # [] mean over the steps
+
+
+class Replies(NamedTuple):
+    """The answers of a round, stacked over the K tasks, in order of clients."""
+
+    client: Tensor  # [K]
+    samples: Tensor  # [K] before any resampling
+    delta: Params  # [K, ...] local minus global
+    buffers: Params  # [K, ...]
+    upload: dict[str, Tree]  # part name -> [K, ...]
+    loss: Tensor  # [K] mean training loss
+
+    def bytes(self) -> int:
+        """Size of what the clients sent."""
+        return sum(bytes_of(tree) for tree in (self.delta, self.buffers, self.upload))
+
+
+def average_buffers(weights: Tensor, buffers: Params) -> Params:
+    """Running statistics by the same weights; whole numbers such as step counters by their maximum."""
+    shares = weights / weights.sum()
+    averaged = {
+        name: mix(shares, {name: b})[name] if b.is_floating_point() else b.amax(0)
+        for name, b in buffers.items()
+    }
+    # A rule that extrapolates has negative weights, and a variance has no sign.
+    return {name: b.clamp(min=0) if name.endswith("running_var") else b for name, b in averaged.items()}

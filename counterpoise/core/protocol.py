@@ -1,0 +1,34 @@
+"""What a server may ask of its clients, whichever engine answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from counterpoise.core.messages import Broadcast, Replies, Task
+from counterpoise.core.part import Measurement
+from counterpoise.core.tree import Params, Tree
+
+
+class Ask(Protocol):
+    """What a server may ask of its clients; an engine answers."""
+
+    def train(self, tasks: Sequence[Task], broadcast: Broadcast) -> Replies: ...
+
+    def commit(self, round: int, clients: Sequence[int]) -> None:
+        """The server used these clients' replies of this round: their new memory holds; the others' is forgotten."""
+
+    def measure(
+        self, clients: Sequence[int], models: Params, buffers: Params, measurement: Measurement
+    ) -> Tree:
+        """Sums [W, K, ...] of a measurement of K stacked models on the held-out samples of W clients."""
+
+    def survey(self, clients: Sequence[int]) -> dict[str, Tree]:
+        """Part name -> [N, ...] what each client says before round 0."""
+
+
+class Rejection(NamedTuple):
+    """A reply that was not used, and why."""
+
+    client: int
+    reason: str

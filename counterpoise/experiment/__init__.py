@@ -1,1 +1,0 @@
-"""From a config to a run's folder, and back after an interruption."""

@@ -1,0 +1,128 @@
+"""A client's side: answer a message from its own data and memory; what fails there leaves as one word."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from flwr.app import Error, Message, RecordDict
+
+from counterpoise.client.measure import measure
+from counterpoise.client.round import enroll
+from counterpoise.core.tree import Tree, finite_rows, stack, take, tmap
+from counterpoise.engines.loop import train_task
+from counterpoise.engines.threads import threads
+from counterpoise.engines.workplace import Workplace
+from counterpoise.errors import CounterpoiseError
+from counterpoise.flower import messages
+from counterpoise.flower.forms import reply_tree
+from counterpoise.flower.hello import answer_hello
+from counterpoise.flower.memory import DiskMemory, next_token
+from counterpoise.flower.messages import TrainAsk, TrainReply
+from counterpoise.flower.refusal import CLIENT_FAILED, Refused
+
+
+class Seat(NamedTuple):
+    """A client at its place: who it is, what it works on, and where it keeps its memory."""
+
+    name: str
+    number: int  # its place among all clients
+    work: Workplace
+    state: Path
+
+
+Handler = Callable[[Seat, RecordDict], RecordDict]
+
+
+def answer(message: Message, seat: Callable[[], Seat], handler: Handler) -> Message:
+    """The reply; an exception's text, which could hold data or paths, stays in this machine's log."""
+    try:
+        return Message(handler(seat(), message.content), reply_to=message)
+    except Refused as refusal:
+        word = refusal.reason
+    except CounterpoiseError as error:
+        word = "data"
+        logging.getLogger("counterpoise").error("this client cannot answer: %s", error)
+    except Exception:
+        word = "error"
+        logging.getLogger("counterpoise").exception("this client failed")
+    return Message(Error(CLIENT_FAILED, word), reply_to=message)
+
+
+def say_hello(seat: Seat, content: RecordDict) -> RecordDict:
+    return answer_hello(seat.work, seat.name, seat.number)
+
+
+def train(seat: Seat, content: RecordDict) -> RecordDict:
+    """Train every task of the message from the memory that it names, and keep the outcome as pending."""
+    ask, sha256 = messages.read_train(content, seat.number)
+    if ask.client != seat.name:
+        raise Refused("client")
+    _note_received(seat, ask, sha256)
+    disk = DiskMemory(seat.state, ask.run, seat.name)
+    known = disk.load(ask.memory)
+    disk.settle(ask.memory, ask.broadcast.round, ask.since)
+    reply, kept = _train_tasks(seat.work, ask, known)
+    token = next_token(ask.memory, seat.name, sha256) if kept else ""
+    if kept:
+        disk.write(token, ask.memory, ask.broadcast.round, kept)
+    return messages.write_train_reply(ask, sha256, reply._replace(token=token))
+
+
+def _note_received(seat: Seat, ask: TrainAsk, sha256: str) -> None:
+    """A log by which clients can compare among themselves that a round's server sent all of them the same."""
+    seat.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    row = {"run": ask.run, "client": seat.name, "round": ask.broadcast.round, "sha256": sha256}
+    with (seat.state / "received.jsonl").open("a") as stream:
+        stream.write(json.dumps(row) + "\n")
+
+
+def _train_tasks(work: Workplace, ask: TrainAsk, known: Tree | None) -> tuple[TrainReply, Tree]:
+    """The answers, and what the client keeps: that of its last task, as in one process."""
+    memory = (
+        enroll(work.method, ask.broadcast.params, len(work.federation.classes)) if known is None else known
+    )
+    memory, broadcast = _placed(memory, work), ask.broadcast
+    broadcast = broadcast._replace(
+        params=_placed(broadcast.params, work),
+        buffers=_placed(broadcast.buffers, work),
+        shared=_placed(broadcast.shared, work),
+    )
+    with threads(1):
+        results = [train_task(work, task, memory, broadcast) for task in ask.tasks]
+    kept = results[-1].memory
+    trees = []
+    for result in results:
+        sound = bool(finite_rows(stack([result.memory]), 1)) if result.memory else True
+        # A memory that is not finite must never be accepted: its loss marks the reply as bad.
+        trees.append(
+            reply_tree(result if sound else result._replace(loss=torch.full_like(result.loss, torch.nan)))
+        )
+    samples = len(work.federation.clients[ask.tasks[0].client])
+    return TrainReply(samples, trees, ""), kept
+
+
+def measure_models(seat: Seat, content: RecordDict) -> RecordDict:
+    """Sums of a measurement of each given model on what this client holds out."""
+    facts, models, buffers, measurement = messages.read_measure(content)
+    if facts["client"] != seat.name:
+        raise Refused("client")
+    federation, number = seat.work.federation, len(next(iter(models.values())))
+    samples = federation.train.take(federation.held_out[seat.number])
+    with threads(1):
+        sums = [
+            measure(
+                seat.work.model, take(models, k), take(buffers, k), samples, federation.scaling, measurement
+            )
+            for k in range(number)
+        ]
+    return messages.write_measure_reply(facts, stack(sums))
+
+
+def _placed(tree: Tree, work: Workplace) -> Tree:
+    """A tree where the client's data is."""
+    return tmap(lambda leaf: leaf.to(work.federation.train.x.device), tree)

@@ -1,0 +1,205 @@
+"""What the commands do: a whole local deployment, a simulation, a server."""
+
+from __future__ import annotations
+
+import logging
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from counterpoise.data.tables.table import open_table
+from counterpoise.errors import ConfigError, RunError, listed
+from counterpoise.flower import adapter, children
+from counterpoise.flower.certs import CertFolder, make_certs
+from counterpoise.flower.children import Child
+from counterpoise.flower.deployment import Link
+from counterpoise.flower.described import in_words
+from counterpoise.flower.front import listening
+from counterpoise.flower.grid import HubGrid
+from counterpoise.flower.hub import Hub
+from counterpoise.flower.job import JobFolder, check_name, what_clients_are_told
+from counterpoise.flower.own_data import describe_form, server_data
+from counterpoise.flower.serve import LOG, Prepared, Say, run
+from counterpoise.flower.workplaces import build_workplace
+from counterpoise.run.assemble import load_federation
+from counterpoise.run.config.experiment import Experiment, load_experiment, make_experiment
+from counterpoise.run.listener import Listener
+from counterpoise.run.patience import GivenUpError
+from counterpoise.run.store.folder import RunFolder
+from counterpoise.system.atomic import write_atomically
+from counterpoise.system.toml import write_toml
+
+KINDS = {".npz": "arrays", ".safetensors": "pack"}
+
+
+class Description(NamedTuple):
+    """The form of a file in the words of a config, and what to think twice about."""
+
+    data: Mapping[str, Any]
+    notes: tuple[str, ...]
+
+
+def up(
+    experiment: Experiment | None, out: Path, listeners: Sequence[Listener] = (), say: Say = LOG.info
+) -> dict[str, Any]:
+    """A server and a process per client, all on this machine with TLS; taken down at the end.
+
+    Without an experiment, the run in the folder goes on.
+    """
+    ready = prepare(experiment, out, named_nodes=True)
+    certs = make_certs(ready.folder.path / "certs", ready.names)
+    with _served(ready, Link("127.0.0.1", 0, certs)) as (grid, link):
+        clients = [local_client(ready, link, name) for name in ready.names]
+        with children.kept_alive(clients):
+            return run(grid, ready, listeners, say)
+
+
+def serve(
+    experiment: Experiment | None,
+    out: Path,
+    link: Link,
+    listeners: Sequence[Listener] = (),
+    say: Say = LOG.info,
+) -> dict[str, Any]:
+    """A port that clients of other machines come to, and the run."""
+    ready = prepare(experiment, out, named_nodes=link.certs is not None)
+    with _served(ready, link) as (grid, _):
+        return run(grid, ready, listeners, say)
+
+
+def simulate(
+    experiment: Experiment | None, out: Path, listeners: Sequence[Listener] = (), say: Say = LOG.info
+) -> dict[str, Any]:
+    """The run in Flower's simulation, whose clients are tasks of Ray on this machine."""
+    from counterpoise.flower.simulated import simulation
+
+    ready = prepare(experiment, out, named_nodes=False)
+    nodes = simulation(ready.told, ready.folder.path, len(ready.names), ready.experiment.data.root)
+    with _resumable(ready), _logged(ready.folder), nodes as grid:
+        return run(grid, ready, listeners, say)
+
+
+@contextmanager
+def _served(ready: Prepared, link: Link) -> Iterator[tuple[HubGrid, Link]]:
+    """The port of a run, open to its clients alone."""
+    hub = Hub()
+    if link.certs is not None:
+        hub.names = {_register(hub, link.certs, name): name for name in ready.names}
+    with _resumable(ready), _logged(ready.folder), listening(hub, link) as there:
+        yield HubGrid(hub, adapter.open_run(hub.link, ready.told)), there
+
+
+def _register(hub: Hub, certs: CertFolder, name: str) -> int:
+    path = certs.public_key(name)
+    if not path.is_file():
+        raise ConfigError(f"{path} is missing; legal: `counterpoise flower certs` with client {name}")
+    try:
+        return adapter.register(hub.link, path, name)
+    except ValueError:
+        raise ConfigError(f"{path} is damaged, or the key of another client too") from None
+
+
+def prepare(experiment: Experiment | None, out: Path, named_nodes: bool) -> Prepared:
+    """Check everything that can be checked here, then write down what clients will be told."""
+    place, folder = RunFolder(out), JobFolder(out)
+    resume = experiment is None
+    if experiment is None:
+        if not place.holds_run():
+            raise ConfigError(f"{out} holds no run: there is no config.toml in it")
+        experiment = _as_started(place, folder)
+    else:
+        place.check_free()
+    engine = experiment.engine.model_copy(update={"name": "flower"})
+    experiment = experiment.model_copy(update={"engine": engine})
+    count, form = _settle(experiment)
+    folder.open(resume)
+    write_atomically(folder.experiment, write_toml(experiment.tables()).encode())
+    told = what_clients_are_told(experiment, out.name, count, folder.run_id(), form)
+    return Prepared(experiment, out, told, resume, named_nodes)
+
+
+def _as_started(place: RunFolder, folder: JobFolder) -> Experiment:
+    """The experiment that clients were told, so that each makes the same choices again; waiting may have changed."""
+    settled = load_experiment(place.config)
+    told = load_experiment(folder.experiment) if folder.experiment.exists() else settled
+    return told.model_copy(update={"flower": settled.flower})
+
+
+def _settle(experiment: Experiment) -> tuple[int, str]:
+    """How many clients there are, and the form of their data where they bring their own."""
+    names = experiment.flower.clients
+    if names:
+        if len({check_name(name) for name in names}) < len(names):
+            raise ConfigError(f"flower.clients = {names} names a client twice; legal: names that differ")
+        return len(names), describe_form(experiment)
+    federation = load_federation(experiment)
+    build_workplace(experiment, federation)
+    return len(federation.clients), ""
+
+
+def local_client(ready: Prepared, link: Link, name: str) -> Child:
+    """A client on this machine, with its share of the experiment's data."""
+    folder, root = ready.folder, ready.experiment.data.root
+    words = ["flower", "client", "--client", name, "--server", link.address]
+    words += ["--state", str(folder.clients / name)]
+    words += ["--insecure"] if link.certs is None else ["--certs", str(link.certs.path)]
+    log, env = folder.logs / f"client-{name}.log", {} if root is None else {"COUNTERPOISE_DATA": root}
+    return children.start(f"client {name}", [*children.program(), *words], log, env)
+
+
+@contextmanager
+def _resumable(ready: Prepared) -> Iterator[None]:
+    """A run that stopped says how to go on."""
+    try:
+        yield
+    except GivenUpError:  # going on would end so again
+        raise
+    except RunError as error:
+        words, way_on = str(error), RunFolder(ready.out).way_on()
+        raise RunError(words if way_on in words else f"{words}; {way_on}") from None
+
+
+@contextmanager
+def _logged(folder: JobFolder) -> Iterator[None]:
+    """What Flower and the port have to say goes into a file."""
+    sink = logging.FileHandler(folder.logs / "server.log")
+    sink.setFormatter(logging.Formatter("%(asctime)s %(name)s %(levelname)s %(message)s"))
+    loggers = [logging.getLogger(name) for name in ("flwr", "uvicorn", "uvicorn.error")]
+    before = [(logger.handlers, logger.propagate, logger.level) for logger in loggers]
+    for logger in loggers:
+        logger.handlers, logger.propagate = [sink], False
+        logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        for logger, (handlers, propagate, level) in zip(loggers, before, strict=True):
+            logger.handlers, logger.propagate = handlers, propagate
+            logger.setLevel(level)
+        sink.close()
+
+
+def certificates(path: Path, clients: list[str], hosts: list[str]) -> Mapping[str, str]:
+    """Make them, and say what goes where."""
+    folder: CertFolder = make_certs(path, clients, hosts)
+    return {
+        "server": f"{folder.authority}, {folder.server}, {folder.server_key}, {folder.nodes}/*.pub",
+        **{name: f"{folder.authority}, {folder.private_key(name)}" for name in clients},
+        "nobody": f"{folder.authority_key}",
+    }
+
+
+def describe(
+    path: Path, label: str | None = None, client: str | None = None, drop: Sequence[str] = ()
+) -> Description:
+    """The form of a file; the columns of a table that name the client or are dropped are no part of it."""
+    name = "images" if path.is_dir() else KINDS.get(path.suffix.lower(), "table")
+    if name == "table" and label is None:
+        columns = listed(list(open_table(path).columns))
+        raise ConfigError(f"--label is missing; legal: the column of {path} that holds the class: {columns}")
+    named = {"label": label, "client": client, "drop": list(drop) or None}
+    given = {key: value for key, value in named.items() if value is not None}
+    experiment = make_experiment({"data": {"name": name, "path": str(path), **given}})
+    found = server_data(experiment, lambda column: f"--drop {shlex.quote(column)}")
+    return Description(in_words(found.form), found.odd)

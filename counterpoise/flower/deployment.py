@@ -1,0 +1,56 @@
+"""Where a server is and how it is trusted."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from counterpoise.errors import ConfigError
+from counterpoise.flower.certs import CertFolder
+from counterpoise.flower.job import check_name
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+class Link(NamedTuple):
+    """An address and its certificates; without certificates only on loopback."""
+
+    host: str
+    port: int
+    certs: CertFolder | None
+
+    @property
+    def address(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def check_link(link: Link, insecure: bool) -> None:
+    """Plain text only where it is asked for and cannot leave the machine."""
+    if link.certs is None and not insecure:
+        raise ConfigError(
+            "certificates are missing; legal: --certs with a folder of `counterpoise flower certs`, or --insecure on 127.0.0.1"
+        )
+    if insecure and (link.certs is not None or link.host not in LOOPBACK):
+        raise ConfigError(
+            f"--insecure is not legal with host {link.host} or with certificates; legal: 127.0.0.1 and no --certs"
+        )
+
+
+def check_client_trust(link: Link, name: str) -> None:
+    """A client without these could only try in vain, again and again."""
+    if link.certs is None:
+        return
+    for path in (link.certs.authority, link.certs.private_key(check_name(name))):
+        if not path.is_file():
+            raise ConfigError(
+                f"{path} is missing; legal: --certs with ca.crt and clients/{name}.key, which `counterpoise flower certs` made for client {name}"
+            )
+
+
+def server_trust(certs: CertFolder) -> dict[str, str]:
+    """What the port needs for TLS."""
+    for path in (certs.server, certs.server_key):
+        if not path.is_file():
+            raise ConfigError(
+                f"{path} is missing; legal: a folder that `counterpoise flower certs` made, whole"
+            )
+    return {"ssl_certfile": str(certs.server), "ssl_keyfile": str(certs.server_key)}

@@ -1,0 +1,90 @@
+"""What a reply must look like, found by training an invented client in the server's own process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import torch
+
+from counterpoise.client.measure import measure
+from counterpoise.client.round import enroll
+from counterpoise.core.messages import Broadcast, Result, Task
+from counterpoise.core.part import Measurement
+from counterpoise.core.tree import Tree, flatten, unflatten
+from counterpoise.data.dataset import Samples
+from counterpoise.data.federation import Federation
+from counterpoise.engines.loop import train_task
+from counterpoise.engines.workplace import Workplace
+from counterpoise.flower.refusal import Refused
+
+Form = Mapping[str, tuple[torch.Size, torch.dtype]]  # path -> shape and type
+
+LARGEST = 1e30  # beyond it sums of squares leave the range of float32, and no training gets there
+
+
+def form_of(tree: Tree) -> Form:
+    return {path: (leaf.shape, leaf.dtype) for path, leaf in flatten(tree).items()}
+
+
+def zeros_of(form: Form) -> Tree:
+    """A tree of this form that says nothing."""
+    return unflatten({path: torch.zeros(shape, dtype=dtype) for path, (shape, dtype) in form.items()})
+
+
+def check_form(tree: Tree, form: Form) -> None:
+    """Refuse a tree that is not of this form, or whose numbers are not usable."""
+    found = flatten(tree)
+    if set(found) != set(form):
+        raise Refused("names")
+    for path, leaf in found.items():
+        shape, dtype = form[path]
+        if leaf.dtype != dtype:
+            raise Refused("dtype")
+        if leaf.shape != shape:
+            raise Refused("shape")
+        if not bool(torch.isfinite(leaf).all()):
+            raise Refused("finite")
+        if leaf.is_floating_point() and leaf.numel() and float(leaf.abs().max()) > LARGEST:
+            raise Refused("range")
+
+
+def probe(work: Workplace) -> Workplace:
+    """The same work on one invented client: a sample of each class, as many as a batch holds, all zeros."""
+    federation, count = work.federation, max(2, min(len(work.federation.classes), work.local.batch_size))
+    x = federation.train.x.new_zeros(count, *federation.input_shape)
+    y = torch.arange(count, device=x.device) % len(federation.classes)
+    samples, rows = Samples(x, y), torch.arange(count, device=x.device)
+    invented = Federation(samples, samples, federation.classes, federation.scaling, (rows,), (rows,))
+    return replace(work, federation=invented, local=replace(work.local, epochs=1))
+
+
+def reply_tree(result: Result) -> Tree:
+    """What leaves a client after a task; its memory does not."""
+    return {
+        "delta": result.delta,
+        "buffers": result.buffers,
+        "upload": result.upload,
+        "loss": result.loss,
+    }
+
+
+def reply_form(work: Workplace, task: Task, broadcast: Broadcast) -> Form:
+    """The form of an answer to this task."""
+    invented = probe(work)
+    memory = enroll(work.method, broadcast.params, len(work.federation.classes))
+    result = train_task(invented, replace(task, client=0), memory, broadcast)
+    return form_of(reply_tree(result))
+
+
+def survey_form(work: Workplace) -> Form:
+    """The form of what a client says before round 0."""
+    data, classes = probe(work).federation.client(0), len(work.federation.classes)
+    surveys = {p.name: p.survey(data, classes) for p in work.method.parts if p.survey is not None}
+    return form_of(surveys)
+
+
+def sums_form(work: Workplace, params: Tree, buffers: Tree, measurement: Measurement) -> Form:
+    """The form of a measurement of one model."""
+    federation = probe(work).federation
+    return form_of(measure(work.model, params, buffers, federation.test, federation.scaling, measurement))

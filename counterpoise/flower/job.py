@@ -1,0 +1,87 @@
+"""What a run over Flower is told: the same config for both sides, and for each side where its own files are."""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from counterpoise.errors import ConfigError
+from counterpoise.run.config.experiment import Experiment
+from counterpoise.run.config.tables import DataTable, TrackTable
+from counterpoise.system.atomic import write_atomically
+from counterpoise.system.toml import write_toml
+
+CLIENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+Told = dict[str, str | int]
+
+
+@dataclass(frozen=True)
+class ClientFile:
+    """Who a client is, and where its files are; stays on its machine."""
+
+    name: str
+    state: str
+    data: str | None = None  # its own file or folder; None: its share of the experiment's data
+    reading: dict[str, Any] = field(default_factory=dict)  # how to read it, such as the label column
+
+
+class JobFolder:
+    """Files of the server's side, within the run's folder; nobody else on the machine may read them."""
+
+    def __init__(self, out: Path) -> None:
+        self.path = out.absolute() / "flower"
+        self.experiment = self.path / "experiment.toml"
+        self.run = self.path / "run-id"
+        self.roster = self.path / "roster.json"
+        self.traffic = self.path / "traffic.jsonl"
+        self.status = self.path / "status.json"
+        self.logs = self.path / "logs"
+        self.clients = self.path / "clients"
+
+    def open(self, resume: bool = False) -> None:
+        """Ready for an attempt; a new run keeps nothing of one that did not get to its start."""
+        # The run's folder too, where it is new: model and class counts are nobody else's business on this machine.
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for folder in (self.path, self.logs):
+            folder.mkdir(exist_ok=True)
+            folder.chmod(0o700)
+        for path in [self.status] if resume else [self.status, self.run, self.roster, self.traffic]:
+            path.unlink(missing_ok=True)
+
+    def run_id(self) -> str:
+        """A name of this run that clients keep its memory under; the same when it is resumed."""
+        if not self.run.exists():
+            write_atomically(self.run, secrets.token_hex(32).encode())
+        return self.run.read_text()
+
+
+def what_clients_are_told(experiment: Experiment, name: str, clients: int, run: str, form: str) -> Told:
+    """Of the server's own data only its form, where clients bring theirs; never where it lies, nor where scores go."""
+    data = experiment.data.model_copy(update={"root": None})  # each side finds data sets in its own place
+    if experiment.flower.clients:
+        data = DataTable(name=experiment.data.name, augment=experiment.data.augment)
+    told = experiment.model_copy(update={"data": data, "track": TrackTable()})
+    return {
+        "name": name,
+        "experiment": write_toml(told.tables()),
+        "clients": clients,
+        "run": run,
+        "form": form,
+    }
+
+
+def check_name(name: str) -> str:
+    if not CLIENT_NAME.fullmatch(name):
+        raise ConfigError(
+            f"client name {name!r} is not legal; legal: up to 64 letters, digits, dots, hyphens and underscores"
+        )
+    return name
+
+
+def write_roster(path: Path, said: dict[str, Any]) -> None:
+    write_atomically(path, json.dumps(said).encode())

@@ -1,0 +1,205 @@
+"""The messages: what a server asks and a client answers, as records that each side builds and the other checks."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from flwr.app import ConfigRecord, RecordDict
+
+from counterpoise.core.codec import digest, encode
+from counterpoise.core.messages import Broadcast, Task
+from counterpoise.core.part import Measurement
+from counterpoise.core.tree import Params, Tree
+from counterpoise.errors import ConfigError
+from counterpoise.flower.forms import Form, check_form
+from counterpoise.flower.records import (
+    pack_facts,
+    pack_tree,
+    read_tree,
+    take,
+    unpack_facts,
+    unpack_tree,
+)
+from counterpoise.flower.refusal import Refused
+from counterpoise.metrics.scoring import count, count_all
+
+TRAIN, MEASURE, HELLO = "train", "evaluate.measure", "query.hello"
+# What a client may be asked to measure, by name.
+MEASUREMENTS: dict[str, Measurement] = {"count": count, "count_all": count_all}
+
+MOST_TASKS = 10_000  # of one message
+
+ASK = {"run": str, "client": str, "round": int, "lr": float, "sha256": str, "memory": str, "since": int, "tasks": str}  # fmt: skip
+REPLY = {"client": str, "round": int, "sha256": str, "samples": int, "token": str, "trees": bytes}
+MEASURE_ASK = {"client": str, "sha256": str, "models": int, "measurement": str}
+MEASURE_REPLY = {"client": str, "sha256": str}
+
+
+class TrainAsk(NamedTuple):
+    """One client's work of one round."""
+
+    run: str
+    client: str
+    broadcast: Broadcast
+    tasks: Sequence[Task]
+    memory: str  # token of the memory to start from, which is accepted by being named
+    since: int  # the round of the oldest checkpoint that the server may go back to
+
+
+class TrainReply(NamedTuple):
+    """One client's answer: a tree a task."""
+
+    samples: int
+    trees: Sequence[Tree]
+    token: str  # of what the client keeps; empty where it keeps nothing
+
+
+class Hello(NamedTuple):
+    """What a client says before round 0."""
+
+    client: str
+    samples: int
+    counts: list[int]  # [C]
+    held_out: int
+    surveys: Tree  # part name -> what it asks for
+
+
+def broadcast_digest(broadcast: Broadcast) -> str:
+    """SHA-256 of all that a round tells its clients: the same for every client, and each of them checks it."""
+    facts = json.dumps([broadcast.round, float(broadcast.lr)]).encode()
+    return hashlib.sha256(facts + digest(_broadcast_tree(broadcast)).encode()).hexdigest()
+
+
+def _broadcast_tree(broadcast: Broadcast) -> Tree:
+    return {"params": broadcast.params, "buffers": broadcast.buffers, "shared": broadcast.shared}
+
+
+def write_train(asks: Sequence[TrainAsk], sha256: str) -> list[RecordDict]:
+    """One message a client; the model is packed once."""
+    if not asks:
+        return []
+    model = pack_tree(_broadcast_tree(asks[0].broadcast))
+    return [_train_content(ask, sha256, model) for ask in asks]
+
+
+def _train_content(ask: TrainAsk, sha256: str, model: ConfigRecord) -> RecordDict:
+    facts = {
+        "run": ask.run,
+        "client": ask.client,
+        "round": ask.broadcast.round,
+        "lr": float(ask.broadcast.lr),
+        "sha256": sha256,
+        "memory": ask.memory,
+        "since": ask.since,
+        "tasks": json.dumps([{n: float(v) for n, v in task.knobs.items()} for task in ask.tasks]),
+    }
+    return RecordDict({"ask": pack_facts(facts), "model": model})
+
+
+def read_train(content: RecordDict, client: int) -> tuple[TrainAsk, str]:
+    """What the server asks, for the client of this number, and the digest of what was received, checked."""
+    facts = unpack_facts(content.get("ask"), ASK)
+    _, model = take(content, ["ask", "model"])
+    tree = unpack_tree(model)
+    try:
+        params, (buffers, shared) = tree["params"], (tree.get(name, {}) for name in ("buffers", "shared"))
+    except KeyError:
+        raise Refused("names") from None
+    broadcast = Broadcast(facts["round"], facts["lr"], params, buffers, shared)
+    if broadcast_digest(broadcast) != facts["sha256"]:
+        raise Refused("sha256")
+    tasks = [Task(client, knobs) for knobs in _read_tasks(facts["tasks"])]
+    ask = TrainAsk(facts["run"], facts["client"], broadcast, tasks, facts["memory"], facts["since"])
+    return ask, facts["sha256"]
+
+
+def _read_tasks(text: str) -> list[dict[str, float]]:
+    """The settings of each training that is asked for: numbers by name."""
+    try:
+        tasks = json.loads(text)
+        sound = 1 <= len(tasks) <= MOST_TASKS and all(
+            type(value) is float for knobs in tasks for value in knobs.values()
+        )
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        sound = False
+    if not sound:
+        raise Refused("tasks")
+    return list(tasks)
+
+
+def write_train_reply(ask: TrainAsk, sha256: str, reply: TrainReply) -> RecordDict:
+    facts = {
+        "client": ask.client,
+        "round": ask.broadcast.round,
+        "sha256": sha256,
+        "samples": reply.samples,
+        "token": reply.token,
+        "trees": encode({str(k): tree for k, tree in enumerate(reply.trees)}),
+    }
+    return RecordDict({"reply": pack_facts(facts)})
+
+
+def read_train_reply(
+    content: RecordDict, ask: TrainAsk, sha256: str, samples: int, token: str, form: Form
+) -> TrainReply:
+    """One client's answer, where every name, shape, type and number in it is as it must be."""
+    facts = unpack_facts(content.get("reply"), REPLY)
+    take(content, ["reply"])
+    known = {"client": ask.client, "round": ask.broadcast.round, "sha256": sha256, "samples": samples}
+    for name, value in known.items():
+        if facts[name] != value:
+            raise Refused(name)
+    if facts["token"] not in ("", token):
+        raise Refused("token")
+    found = read_tree(facts["trees"])
+    if set(found) != {str(k) for k in range(len(ask.tasks))}:
+        raise Refused("names")
+    trees = [found[str(k)] for k in range(len(ask.tasks))]
+    for tree in trees:
+        check_form(tree, form)
+    return TrainReply(samples, trees, str(facts["token"]))
+
+
+def measurement_name(measurement: Measurement) -> str:
+    """What clients know a measurement by: a function cannot be sent."""
+    for name, known in MEASUREMENTS.items():
+        if known is measurement:
+            return name
+    raise ConfigError(f"clients cannot be asked for this over Flower; legal: {', '.join(MEASUREMENTS)}")
+
+
+def write_measure(clients: Sequence[str], models: Params, buffers: Params, name: str) -> list[RecordDict]:
+    """Ask each client for a measurement of stacked models on what it holds out."""
+    tree = {"params": models, "buffers": buffers}
+    sha256, record, number = digest(tree), pack_tree(tree), len(next(iter(models.values())))
+    facts = {"sha256": sha256, "models": number, "measurement": name}
+    return [RecordDict({"ask": pack_facts({"client": c, **facts}), "models": record}) for c in clients]
+
+
+def read_measure(content: RecordDict) -> tuple[Mapping[str, Any], Params, Params, Measurement]:
+    facts = unpack_facts(content.get("ask"), MEASURE_ASK)
+    _, models = take(content, ["ask", "models"])
+    tree = unpack_tree(models)
+    if digest(tree) != facts["sha256"]:
+        raise Refused("sha256")
+    if facts["measurement"] not in MEASUREMENTS:
+        raise Refused("records")
+    return facts, tree["params"], tree.get("buffers", {}), MEASUREMENTS[str(facts["measurement"])]
+
+
+def write_measure_reply(facts: Mapping[str, Any], sums: Tree) -> RecordDict:
+    known = {"client": str(facts["client"]), "sha256": str(facts["sha256"])}
+    return RecordDict({"reply": pack_facts(known), "sums": pack_tree(sums)})
+
+
+def read_measure_reply(content: RecordDict, client: str, sha256: str, form: Form) -> Tree:
+    facts = unpack_facts(content.get("reply"), MEASURE_REPLY)
+    if facts["client"] != client or facts["sha256"] != sha256:
+        raise Refused("client" if facts["client"] != client else "sha256")
+    _, sums = take(content, ["reply", "sums"])
+    tree = unpack_tree(sums)
+    check_form(tree, form)
+    return tree

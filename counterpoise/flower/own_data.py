@@ -1,0 +1,172 @@
+"""Clients with data of their own: federations of which each side sees its part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from counterpoise.core.rng import numpy_generator
+from counterpoise.data.dataset import DATASETS, Dataset, Samples, no_scaling
+from counterpoise.data.faults import check_share
+from counterpoise.data.federation import Federation
+from counterpoise.data.own import open_data
+from counterpoise.data.sets.own import under
+from counterpoise.data.split import stratified_split
+from counterpoise.data.tables.cells import Table, names_of
+from counterpoise.data.tables.delimited import class_codes
+from counterpoise.data.tables.encoder import Encoder
+from counterpoise.data.tables.identifiers import drop_key
+from counterpoise.data.tables.table import fitted_table, is_table, open_table
+from counterpoise.errors import ConfigError, DataError
+from counterpoise.flower.data_form import Form, read_form
+from counterpoise.flower.described import DESCRIBED, IMAGE_DIMENSIONS, NAME
+from counterpoise.flower.messages import Hello
+from counterpoise.run.assemble import load_dataset
+from counterpoise.run.config.experiment import Experiment
+
+
+class ServerData(NamedTuple):
+    """The form that clients are told, and what the server keeps to itself."""
+
+    form: Form
+    test: Samples
+    notes: tuple[str, ...] = ()  # what became of a table's columns
+    odd: tuple[str, ...] = ()  # columns of a table to think twice about
+
+
+def describe_form(experiment: Experiment) -> str:
+    """The form of the server's own data, as clients are told it."""
+    return server_data(experiment).form.text()
+
+
+def server_data(experiment: Experiment, drop: Callable[[str], str] = drop_key) -> ServerData:
+    """Of a table all rows are the test set; there is none where the config describes the form.
+
+    `drop` says in notes how to leave a column out.
+    """
+    if experiment.data.name == NAME:
+        form = DESCRIBED.build(experiment.data.arguments, owner="data")
+        return ServerData(form, form.no_samples())
+    if experiment.data.name == "table":
+        return _server_table(experiment, drop)
+    data = load_dataset(experiment.data)
+    pixels = data.train.x.dtype == torch.uint8
+    return ServerData(Form(data.classes, data.input_shape, pixels, data.scaling), data.test)
+
+
+def _server_table(experiment: Experiment, drop: Callable[[str], str]) -> ServerData:
+    """The encoder is fitted on the rows that `run` would train on, so that both make the same inputs of a row."""
+    given = experiment.data.arguments
+    for key in ("path", "label"):
+        if key not in given:
+            raise ConfigError(f"data.{key} is missing; legal: the server's own table and its label column")
+    DATASETS.entry("table").build(given, owner="data")  # refuses arguments that `run` refuses
+    root = experiment.data.root
+    path = under(None if root is None else Path(root), given["path"])
+    named = {key: value for key, value in given.items() if key != "path"}
+    fitted = fitted_table(path, **named, drop_words=drop)
+    form = Form(
+        fitted.classes.names, (fitted.encoder.width,), False, no_scaling(), given["label"], fitted.encoder
+    )
+    return ServerData(form, fitted.samples, fitted.notes, fitted.odd)
+
+
+def own_federation(data: str, reading: Mapping[str, Any], text: str, number: int, clients: int) -> Federation:
+    """A client's own files as the one client of a federation that has any data here."""
+    form, path, share = read_form(text), Path(data), float(reading.get("test_share", 0.2))
+    check_share(share)
+    if is_table(path):
+        if form.columns is None:
+            raise DataError(f"{path} is a table, and the server's data is not")
+        samples = _encode(open_table(path), form.columns, form.classes, reading.get("label") or form.label)
+        train, held_out = _split(samples.y, share)
+    else:
+        size = (form.shape[1], form.shape[2]) if len(form.shape) == IMAGE_DIMENSIONS else None
+        samples, train, held_out = _from_dataset(open_data(path, size=size, test_share=share), form)
+    _check_fit(path, samples, form)
+    nothing = torch.empty(0, dtype=torch.int64)
+    rows, held = ([nothing] * clients for _ in range(2))
+    rows[number], held[number] = train, held_out
+    test = samples.take(held_out)
+    return Federation(samples, test, form.classes, form.scaling, tuple(rows), tuple(held), name="own data")
+
+
+def _encode(table: Table, columns: Encoder, classes: tuple[str, ...], label: str | None) -> Samples:
+    """The rows of a client's table in the server's encoding; a column or a class that is not there is named in the error."""
+    if label is None or label not in table.columns:
+        raise DataError(f"{table.path}: no column {label!r}, which the server's description has")
+    coded = names_of(table, label)
+    y = class_codes(np.array(coded.names)[coded.codes], classes, table.path)
+    return Samples(torch.from_numpy(columns.transform(table).x), torch.from_numpy(y))
+
+
+def _split(y: Tensor, share: float) -> tuple[Tensor, Tensor]:
+    split = stratified_split(y.numpy(), share, numpy_generator(0, "test rows"))
+    return torch.from_numpy(split.train), torch.from_numpy(split.test)
+
+
+def _from_dataset(data: Dataset, form: Form) -> tuple[Samples, Tensor, Tensor]:
+    """A data set with its classes renamed to the server's; what it keeps for the test is held out."""
+    unknown = [name for name in data.classes if name not in form.classes]
+    if unknown:
+        raise DataError(f"{data.name}: class {unknown[0]!r}; legal: {', '.join(form.classes)}")
+    places = torch.tensor([form.classes.index(name) for name in data.classes])
+    if data.assignment is not None:
+        rows = [torch.cat([torch.from_numpy(r) for r in part]) for part in data.assignment[:2] if len(part)]
+        held = rows[1] if len(rows) > 1 else torch.empty(0, dtype=torch.int64)
+        return Samples(_coloured(data.train.x, form), places[data.train.y]), rows[0], held
+    x, y = torch.cat([data.train.x, data.test.x]), torch.cat([data.train.y, data.test.y])
+    count = len(data.train.y)
+    return Samples(_coloured(x, form), places[y]), torch.arange(count), torch.arange(count, len(y))
+
+
+def _coloured(x: Tensor, form: Form) -> Tensor:
+    """Grey images of a client whose federation has images in colour."""
+    grey = x.dtype == torch.uint8 and x.dim() == 1 + IMAGE_DIMENSIONS and x.shape[1] == 1
+    return x.expand(-1, form.shape[0], -1, -1).contiguous() if grey else x
+
+
+def _check_fit(path: Path, samples: Samples, form: Form) -> None:
+    if tuple(samples.x.shape[1:]) != form.shape or (samples.x.dtype == torch.uint8) != form.pixels:
+        kind = "bytes" if form.pixels else "floats"
+        raise DataError(
+            f"{path}: samples are {tuple(samples.x.shape[1:])} {samples.x.dtype}; legal: {form.shape} {kind}"
+        )
+
+
+@dataclass(frozen=True)
+class SurveyedFederation(Federation):
+    """A federation of which the server has the test set alone, and of its clients what they said."""
+
+    known: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.int64))  # [N, C]
+
+    def samples(self) -> Tensor:
+        return self.known.sum(1)
+
+    def counts(self) -> Tensor:
+        return self.known
+
+
+def surveyed_federation(experiment: Experiment, text: str, hellos: Sequence[Hello]) -> Federation:
+    """What the server knows of its clients."""
+    form, own = read_form(text), server_data(experiment)
+    test = own.test
+    nothing = torch.empty(0, dtype=torch.int64)
+    return SurveyedFederation(
+        train=Samples(test.x[:0], test.y[:0]),
+        test=test,
+        classes=form.classes,
+        scaling=form.scaling,
+        clients=(nothing,) * len(hellos),
+        held_out=tuple(torch.arange(hello.held_out) for hello in hellos),
+        name="clients' own data",
+        notes=(*own.notes, *own.odd),
+        client_names=tuple(hello.client for hello in hellos),
+        known=torch.tensor([hello.counts for hello in hellos]),
+    )

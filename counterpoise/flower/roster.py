@@ -1,0 +1,113 @@
+"""Which node speaks for which client: by our own names, never by Flower's node ids."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from flwr.app import Message
+
+from counterpoise.flower.answers import error_word
+from counterpoise.flower.grid import Grid
+from counterpoise.flower.hello import read_hello, write_hello
+from counterpoise.flower.messages import HELLO, Hello
+from counterpoise.flower.refusal import REASONS, Refused
+
+LOG = logging.getLogger("counterpoise")
+HELLO_TIMEOUT = 120.0  # a node that says nothing for so long is asked again
+PAUSE = 0.2
+
+
+@dataclass
+class Roster:
+    """Clients by name; a name belongs to the first node that claims it, or to the one registered under it."""
+
+    grid: Grid
+    names: Sequence[str]
+    classes: int
+    expected: Callable[[Hello], None] = lambda hello: None  # refuses a hello that contradicts what is known
+    named_nodes: bool = False  # nodes are registered under their client's name
+    seen: Callable[[], None] = lambda: None  # told after each look for nodes
+    hellos: dict[str, Hello] = field(default_factory=dict)
+    refusals: list[tuple[str, str]] = field(default_factory=list)  # who was refused, and why
+    _node: dict[str, int] = field(default_factory=dict)
+    _asked: dict[int, float] = field(
+        default_factory=dict
+    )  # refused or silent node -> when it may be asked again
+
+    def gather(self, wait: float) -> list[str]:
+        """Wait until every client is there; returns the names of those that did not come."""
+        deadline = time.monotonic() + wait
+        while self.missing() and (left := deadline - time.monotonic()) > 0:
+            if not self.meet(min(left, HELLO_TIMEOUT)):
+                time.sleep(min(PAUSE, left))
+            self.seen()
+        return self.missing()
+
+    def why_missing(self) -> dict[str, str]:
+        """What is known of clients that are not there: who was refused, and why."""
+        refused = {name: f"{REASONS[why]} ({why})" for name, why in self.refusals}
+        known = {**refused, **self.grid.turned_away}
+        return {name: known[name] for name in self.missing() if name in known}
+
+    def known(self) -> list[str]:
+        return list(self._node)
+
+    def missing(self) -> list[str]:
+        return [name for name in self.names if name not in self._node]
+
+    def online(self) -> dict[str, int]:
+        """Clients that can be asked now, and their nodes; a newcomer may take the place of a node that is gone."""
+        there = set(self.grid.get_node_ids())
+        if any(self._node.get(name) not in there for name in self.names):
+            self._node = {name: node for name, node in self._node.items() if node in there}
+            self.meet(HELLO_TIMEOUT)
+        return dict(self._node)
+
+    def meet(self, timeout: float) -> bool:
+        """Ask nodes that are not known yet who they are; False where there are none."""
+        known = set(self._node.values())
+        now = time.monotonic()
+        nodes = sorted(self.grid.get_nodes(), key=lambda node: (node.registered_at, node.node_id))
+        fresh = {n.node_id: n.name for n in nodes if n.node_id not in known and self._asked.get(n.node_id, 0) <= now}  # fmt: skip
+        if not fresh:
+            return False
+        self._asked.update(dict.fromkeys(fresh, now + HELLO_TIMEOUT))
+        asks = [Message(write_hello(), node, HELLO, ttl=timeout, group_id="hello") for node in fresh]
+        replies = {r.metadata.src_node_id: r for r in self.grid.send_and_receive(asks, timeout=timeout)}
+        for node, registered in fresh.items():
+            if node in replies:
+                self._admit(node, registered, replies[node])
+        return True
+
+    def _admit(self, node: int, registered: str, reply: Message) -> None:
+        claimed = "a node"
+        try:
+            if reply.has_error():
+                raise Refused(error_word(reply))
+            hello = read_hello(reply.content, self.classes)
+            claimed = hello.client if hello.client in self.names else claimed
+            if hello.client not in self.names:
+                raise Refused("client")
+            if hello.client in self._node or (self.named_nodes and registered != hello.client):
+                raise Refused("sender")
+            self.expected(hello)
+        except Refused as refusal:
+            known = claimed if claimed in self.names else registered or claimed
+            self.refusals.append((known, refusal.reason))
+            LOG.warning("client %s is refused: %s (%s)", known, REASONS[refusal.reason], refusal.reason)
+            return
+        self._node[hello.client] = node
+        self.hellos[hello.client] = hello
+        self._asked.pop(
+            node, None
+        )  # a node keeps its id when it restarts, and must not wait to be asked again
+
+
+def first_of(names: Iterable[str], most: int = 5) -> str:
+    """A few names, in words."""
+    names = list(names)
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

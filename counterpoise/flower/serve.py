@@ -1,0 +1,154 @@
+"""A run at the server: the same folder, rows, checkpoints and resume as any run, its clients asked over Flower."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from counterpoise.data.federation import Federation
+from counterpoise.engines.choose import EngineSettings
+from counterpoise.engines.workplace import Workplace
+from counterpoise.errors import RunError
+from counterpoise.flower.grid import Grid
+from counterpoise.flower.job import JobFolder, Told, write_roster
+from counterpoise.flower.messages import Hello
+from counterpoise.flower.own_data import surveyed_federation
+from counterpoise.flower.refusal import Refused
+from counterpoise.flower.roster import Roster, first_of
+from counterpoise.flower.server import FlowerEngine, Patience
+from counterpoise.flower.shares import capped, share_lines
+from counterpoise.flower.status import Status
+from counterpoise.flower.workplaces import client_names
+from counterpoise.run.assemble import load_federation
+from counterpoise.run.config.experiment import Experiment
+from counterpoise.run.listener import Listener
+from counterpoise.run.runner import resume, start
+from counterpoise.run.store.folder import RunFolder
+
+LOG = logging.getLogger("counterpoise")
+
+
+class Prepared(NamedTuple):
+    """A run that is ready for its clients."""
+
+    experiment: Experiment
+    out: Path
+    told: Told  # what clients are told
+    resume: bool
+    named_nodes: bool = False  # nodes are registered under their clients' names
+
+    @property
+    def folder(self) -> JobFolder:
+        return JobFolder(self.out)
+
+    @property
+    def names(self) -> list[str]:
+        return client_names(self.experiment, int(self.told["clients"]))
+
+
+Say = Callable[[str], None]
+
+
+def run(
+    grid: Grid, ready: Prepared, listeners: Sequence[Listener] = (), say: Say = LOG.info
+) -> dict[str, Any]:
+    """From the clients' coming to the summary."""
+    experiment, folder, form = ready.experiment, ready.folder, str(ready.told["form"])
+    shared = None if experiment.flower.clients else load_federation(experiment)
+    classes = len(shared.classes) if shared else len(json.loads(form)["classes"])
+    known = _known_counts(ready.names, shared, folder)
+    roster = Roster(grid, ready.names, classes, _agreeing(known), ready.named_nodes)
+    status = Status(folder.status, ready.names, experiment.rounds)
+    roster.seen = lambda: status.see(roster.known(), roster.why_missing())
+    try:
+        _gather(roster, ready)
+        federation = shared or _surveyed(experiment, form, roster, folder)
+        samples = dict(zip(ready.names, federation.samples().tolist(), strict=True))
+        counted = capped(samples, experiment.flower.max_share)
+        for line in share_lines(samples, counted):
+            say(line)
+        summary = _start(grid, ready, roster, federation, status, list(counted.values()), listeners)
+    except BaseException as error:
+        status.end(f"stopped: {error or type(error).__name__}")
+        raise
+    status.end("done")
+    return summary
+
+
+def _gather(roster: Roster, ready: Prepared) -> None:
+    """Wait for clients; a run that goes on needs no more of them than a round does."""
+    flower, names = ready.experiment.flower, ready.names
+    missing = roster.gather(flower.wait)
+    if missing and not (ready.resume and len(names) - len(missing) >= flower.min_replies):
+        why = roster.why_missing()
+        words = [f"{name} (refused: {why[name]})" if name in why else name for name in missing]
+        raise RunError(f"{len(missing)} of {len(names)} clients did not come: {first_of(words)}")
+
+
+def _start(
+    grid: Grid,
+    ready: Prepared,
+    roster: Roster,
+    federation: Federation,
+    status: Status,
+    counted: list[int],
+    listeners: Sequence[Listener],
+) -> dict[str, Any]:
+    engines: list[FlowerEngine] = []
+
+    def connect(settings: EngineSettings, work: Workplace) -> FlowerEngine:
+        patience, run_id = patience_of(ready.experiment), str(ready.told["run"])
+        engines.append(FlowerEngine(work, grid, roster, run_id, patience, status, counted))
+        return engines[-1]
+
+    heard = [TrafficLog(ready, engines), *listeners]
+    if ready.resume:
+        return resume(ready.out, heard, federation, connect=connect)
+    return start(ready.experiment, ready.out, heard, federation, connect=connect)
+
+
+class TrafficLog(Listener):
+    """Bytes that really went over the network, round by round."""
+
+    def __init__(self, ready: Prepared, engines: Sequence[FlowerEngine]) -> None:
+        self._ready, self._engines = ready, engines
+
+    def round_ended(self, row: Mapping[str, Any], rounds: int) -> None:
+        engine, folder = self._engines[-1], self._ready.folder
+        traffic = {"sent_bytes": engine.sent_bytes, "received_bytes": engine.received_bytes}
+        RunFolder(self._ready.out).append(folder.traffic, {"round": row["round"], **traffic})
+
+
+def patience_of(experiment: Experiment) -> Patience:
+    table, checkpoint = experiment.flower, experiment.checkpoint
+    # One generation more than is kept, since the oldest goes only after the newest is written.
+    window = checkpoint.every * (checkpoint.keep + 1)
+    return Patience(table.timeout, table.min_replies, window)
+
+
+def _known_counts(names: list[str], shared: Federation | None, folder: JobFolder) -> dict[str, list[int]]:
+    """Class counts of clients that the server knows already: from the experiment's data, or from the run's start."""
+    if shared is not None:
+        return dict(zip(names, shared.counts().tolist(), strict=True))
+    said = json.loads(folder.roster.read_text()) if folder.roster.exists() else {}
+    return {name: hello["counts"] for name, hello in said.items()}
+
+
+def _agreeing(known: Mapping[str, list[int]]) -> Callable[[Hello], None]:
+    def check(hello: Hello) -> None:
+        if hello.counts != known.get(hello.client, hello.counts):
+            raise Refused("counts")
+
+    return check
+
+
+def _surveyed(experiment: Experiment, form: str, roster: Roster, folder: JobFolder) -> Federation:
+    """The federation as its clients describe it; what they said at the start holds for the whole run."""
+    if not folder.roster.exists():
+        said = {name: hello._replace(surveys={})._asdict() for name, hello in roster.hellos.items()}
+        write_roster(folder.roster, said)
+    hellos = {name: Hello(**said) for name, said in json.loads(folder.roster.read_text()).items()}
+    return surveyed_federation(experiment, form, [hellos[name] for name in roster.names])

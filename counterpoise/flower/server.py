@@ -1,0 +1,199 @@
+"""A server's questions over Flower: one message a client a round, and every reply checked before anything uses it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import torch
+from flwr.app import Message, RecordDict
+
+from counterpoise.core.codec import digest
+from counterpoise.core.messages import Broadcast, Replies, Task
+from counterpoise.core.part import Measurement
+from counterpoise.core.protocol import Rejection
+from counterpoise.core.tree import Params, Tree, stack, take, tmap
+from counterpoise.engines.memories import Memories
+from counterpoise.engines.workplace import Workplace
+from counterpoise.errors import RunError
+from counterpoise.flower import messages
+from counterpoise.flower.answers import first_answers
+from counterpoise.flower.forms import (
+    Form,
+    check_form,
+    form_of,
+    reply_form,
+    sums_form,
+    survey_form,
+    zeros_of,
+)
+from counterpoise.flower.grid import Grid
+from counterpoise.flower.memory import FIRST, next_token
+from counterpoise.flower.messages import TrainAsk, TrainReply, measurement_name
+from counterpoise.flower.records import payload_bytes
+from counterpoise.flower.refusal import Refused
+from counterpoise.flower.roster import Roster
+from counterpoise.flower.status import Status
+
+NOBODY = -1  # a reply of a node that speaks for no client
+GRACE = 60.0  # seconds that a message outlives its round, so that the server alone decides when that is over
+KEPT = "kept on the client"  # stands in a checkpoint for memory that is not on the server
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long a server waits, and with how little it goes on."""
+
+    timeout: float = 600.0  # seconds a round
+    min_replies: int = 1
+    window: int = 4  # rounds that a resumed run may go back, in which clients keep their memory
+
+
+@dataclass
+class FlowerEngine:
+    """Answers a server's questions by asking nodes; a client is known by its name and place in the roster."""
+
+    work: Workplace
+    grid: Grid
+    roster: Roster
+    run: str  # names this run on the clients' disks
+    patience: Patience = Patience()
+    status: Status | None = None
+    counted: Sequence[int] = ()  # samples that each client counts for; by default as many as it has
+    memory: Memories = field(default_factory=Memories)  # client -> the token of what it keeps
+    refused: Sequence[Rejection] = ()
+    sent_bytes: int = 0
+    received_bytes: int = 0
+    _pending: dict[int, str] = field(default_factory=dict, repr=False)
+    _forms: dict[str, Form] = field(default_factory=dict, repr=False)
+
+    def train(self, tasks: Sequence[Task], broadcast: Broadcast) -> Replies:
+        sha256, form = messages.broadcast_digest(broadcast), self._form(tasks[0], broadcast)
+        asks, nodes, names = self._asks(tasks, broadcast), self.roster.online(), self.roster.names
+        there = {name: ask for name, ask in asks.items() if name in nodes}
+        contents = dict(zip(there, messages.write_train(list(there.values()), sha256), strict=True))
+        if self.status is not None:
+            self.status.ask(
+                broadcast.round, {name: payload_bytes(content) for name, content in contents.items()}
+            )
+        replies = self._exchange(messages.TRAIN, str(broadcast.round), contents, nodes)
+
+        def read(name: str, content: RecordDict) -> TrainReply:
+            samples = int(self.work.federation.samples()[names.index(name)])
+            token = next_token(asks[name].memory, name, sha256)
+            return messages.read_train_reply(content, asks[name], sha256, samples, token, form)
+
+        answers, refused = first_answers(replies, nodes, there, read)
+        self.refused = sorted(Rejection(names.index(n) if n in names else NOBODY, why) for n, why in refused)
+        if self.status is not None:
+            self.status.settle(asks, answers, dict(refused), self.grid.late)
+        usable = answers if len(answers) >= self.patience.min_replies else {}
+        self._pending = {names.index(n): a.token for n, a in usable.items() if a.token}
+        found = [(names.index(name), answer) for name, answer in usable.items()]
+        rows = [(k, self._counted(k, a), tree) for k, a in found for tree in a.trees]
+        return self._stack(sorted(rows, key=lambda row: row[0]), form)
+
+    def _counted(self, client: int, answer: TrainReply) -> int:
+        return self.counted[client] if self.counted else answer.samples
+
+    def commit(self, round: int, clients: Sequence[int]) -> None:
+        """Clients learn of it by the token that their next message names."""
+        for client in clients:
+            if client in self._pending:
+                self.memory[client] = {KEPT: {"token": _as_tensor(self._pending[client])}}
+        self._pending = {}
+
+    def measure(
+        self, clients: Sequence[int], models: Params, buffers: Params, measurement: Measurement
+    ) -> Tree:
+        """Sums [W, K, ...]; a client that does not answer counts as one that holds nothing out."""
+        wanted = measurement_name(measurement)
+        number = len(next(iter(models.values())))
+        one = sums_form(self.work, take(models, 0), take(buffers, 0), measurement)
+        form: Form = {path: (torch.Size((number, *shape)), dtype) for path, (shape, dtype) in one.items()}
+        names, nodes = [self.roster.names[client] for client in clients], self.roster.online()
+        there, sha256 = (
+            [name for name in names if name in nodes],
+            digest({"params": models, "buffers": buffers}),
+        )
+        contents = messages.write_measure(there, models, buffers, wanted)
+        replies = self._exchange(messages.MEASURE, "measure", dict(zip(there, contents, strict=True)), nodes)
+
+        def read(name: str, content: RecordDict) -> Tree:
+            return messages.read_measure_reply(content, name, sha256, form)
+
+        sums, _ = first_answers(replies, nodes, there, read)
+        nothing = zeros_of(form)
+        return tmap(self._placed, stack([sums.get(name, nothing) for name in names]))
+
+    def survey(self, clients: Sequence[int]) -> dict[str, Tree]:
+        """What clients said when they came."""
+        form, surveys = survey_form(self.work), []
+        for name in (self.roster.names[client] for client in clients):
+            try:
+                surveys.append(self.roster.hellos[name].surveys)
+                check_form(surveys[-1], form)
+            except (Refused, KeyError) as refusal:
+                raise RunError(f"client {name} gave no usable answer before round 0: {refusal}") from None
+        return {part: tmap(self._placed, tree) for part, tree in stack(surveys).items()} if surveys else {}
+
+    def close(self) -> None:
+        """The nodes are not ours to end."""
+
+    def _asks(self, tasks: Sequence[Task], broadcast: Broadcast) -> dict[str, TrainAsk]:
+        names, since = self.roster.names, max(0, broadcast.round - self.patience.window)
+        mine: dict[int, list[Task]] = {}
+        for task in tasks:
+            mine.setdefault(task.client, []).append(task)
+        return {
+            names[client]: TrainAsk(self.run, names[client], broadcast, own, self._token(client), since)
+            for client, own in mine.items()
+        }
+
+    def _form(self, task: Task, broadcast: Broadcast) -> Form:
+        """What an answer looks like: it hangs on names and shapes alone, so it is found out once for each."""
+        key = repr([sorted(task.knobs), sorted(form_of(broadcast.shared).items())])
+        if key not in self._forms:
+            self._forms[key] = reply_form(self.work, task, broadcast)
+        return self._forms[key]
+
+    def _token(self, client: int) -> str:
+        kept = self.memory.get(client)
+        return FIRST if kept is None else bytes(kept[KEPT]["token"].tolist()).hex()
+
+    def _exchange(
+        self, kind: str, group: str, contents: Mapping[str, RecordDict], nodes: Mapping[str, int]
+    ) -> list[Message]:
+        timeout = self.patience.timeout
+        asks = [
+            Message(content, nodes[name], kind, ttl=timeout + GRACE, group_id=group)
+            for name, content in contents.items()
+        ]
+        self.grid.listen(partial(self._hear, {node: name for name, node in nodes.items()}))
+        self.sent_bytes += sum(payload_bytes(content) for content in contents.values())
+        replies = list(self.grid.send_and_receive(asks, timeout=timeout)) if asks else []
+        self.received_bytes += sum(payload_bytes(reply.content) for reply in replies if reply.has_content())
+        return replies
+
+    def _hear(self, names: Mapping[int, str], reply: Message, seconds: float) -> None:
+        name = names.get(reply.metadata.src_node_id)
+        if self.status is not None and name is not None:
+            self.status.hear(name, seconds, payload_bytes(reply.content) if reply.has_content() else 0)
+
+    def _stack(self, rows: Sequence[tuple[int, int, Tree]], form: Form) -> Replies:
+        client = torch.tensor([row[0] for row in rows], dtype=torch.int64)
+        samples = torch.tensor([row[1] for row in rows], dtype=torch.int64)
+        # Without any reply there are still names and types to hand on.
+        trees = stack([row[2] for row in rows]) if rows else take(stack([zeros_of(form)]), slice(0))
+        tree = tmap(self._placed, trees)
+        return Replies(
+            client, samples, tree["delta"], tree.get("buffers", {}), tree.get("upload", {}), tree["loss"]
+        )
+
+    def _placed(self, leaf: torch.Tensor) -> torch.Tensor:
+        return leaf.to(self.work.federation.train.x.device)
+
+
+def _as_tensor(token: str) -> torch.Tensor:
+    return torch.tensor(list(bytes.fromhex(token)), dtype=torch.uint8)

@@ -1,0 +1,142 @@
+"""Flower's simulation in this process: its clients are tasks of Ray on this machine, and no port is opened for them."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from flwr.app import Context, Message
+from flwr.clientapp import ClientApp
+from flwr.server.superlink.fleet.vce.metrics import VceMetrics
+from flwr.server.superlink.fleet.vce.vce_api import start_vce
+from flwr.superlink.grid import InMemoryGrid
+
+from counterpoise.data.federation import Federation
+from counterpoise.errors import RunError
+from counterpoise.flower import adapter, client
+from counterpoise.flower.client import Seat
+from counterpoise.flower.grid import Grid, Heard
+from counterpoise.flower.job import ClientFile
+from counterpoise.flower.workplaces import open_seat
+from counterpoise.run.assemble import load_federation
+from counterpoise.run.config.experiment import parse_experiment
+
+TOLD = "COUNTERPOISE_FLOWER_TOLD"  # path of what clients are told, for the processes of Ray
+FAREWELL = 30.0  # seconds for Ray to end
+STATE = "COUNTERPOISE_FLOWER_STATE"  # folder of all clients' memory
+
+BACKEND = {
+    "client_resources": {"num_cpus": 1, "num_gpus": 0.0},
+    "init_args": {
+        "_node_ip_address": "127.0.0.1",
+        "include_dashboard": False,
+        "log_to_driver": False,
+        "logging_level": "error",
+    },
+}
+
+app = ClientApp()
+
+
+def hello(message: Message, context: Context) -> Message:
+    return _answer(message, context, client.say_hello)
+
+
+def train(message: Message, context: Context) -> Message:
+    return _answer(message, context, client.train)
+
+
+def measure(message: Message, context: Context) -> Message:
+    return _answer(message, context, client.measure_models)
+
+
+def _answer(message: Message, context: Context, handler: client.Handler) -> Message:
+    name = str(context.node_config["partition-id"])
+    return client.answer(message, lambda: _seat(name, os.environ[TOLD], os.environ[STATE]), handler)
+
+
+app.query("hello")(hello)
+app.train()(train)
+app.evaluate("measure")(measure)
+
+
+@lru_cache(maxsize=64)
+def _seat(name: str, told: str, state: str) -> Seat:
+    """Opened once per process, which Ray asks again and again for one client or another."""
+    found = json.loads(Path(told).read_text())
+    return open_seat(found, ClientFile(name, state), _shared(str(found["experiment"])))
+
+
+@lru_cache(maxsize=1)
+def _shared(text: str) -> Federation:
+    return load_federation(parse_experiment(text))
+
+
+@contextmanager
+def simulation(told: Mapping[str, Any], folder: Path, clients: int, root: str | None) -> Iterator[Grid]:
+    """Nodes in Ray, while this block runs; `root`: where data sets lie, if the experiment says so."""
+    path = folder / "told.json"
+    path.write_text(json.dumps(dict(told)))
+    own = {TOLD: str(path), STATE: str(folder / "clients"), "RAY_USAGE_STATS_ENABLED": "0"}
+    own |= {} if root is None else {"COUNTERPOISE_DATA": root}
+    before, stop = {name: os.environ.get(name) for name in own}, threading.Event()
+    os.environ.update(own)
+    grid = _start_nodes(clients, stop)
+    try:
+        yield grid
+    finally:
+        stop.set()
+        grid.nodes.join(FAREWELL)
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
+
+
+def _start_nodes(clients: int, stop: threading.Event) -> LivingGrid:
+    factory = adapter.link_factory()
+    link = factory.state()
+    (run,) = link.get_run_info(run_ids=[adapter.open_run(link, {})])
+    nodes = threading.Thread(
+        target=start_vce,
+        kwargs={
+            "backend_name": "ray",
+            "backend_config_json_stream": json.dumps(BACKEND),
+            "app_dir": "",
+            "is_app": False,
+            "f_stop": stop,
+            "run": replace(run, fab_id=""),  # Flower looks for no bundle of an app without a name
+            "metrics": VceMetrics(),
+            "client_app": app,
+            "num_supernodes": clients,
+            "state_factory": factory,
+        },
+        daemon=True,
+    )
+    nodes.start()
+    grid = LivingGrid(factory, nodes)
+    grid.set_run(run)
+    return grid
+
+
+class LivingGrid(InMemoryGrid):
+    """Flower's grid, which would wait for nodes that could not be started."""
+
+    def __init__(self, factory: Any, nodes: threading.Thread) -> None:
+        super().__init__(factory)
+        self.nodes = nodes
+        self.turned_away: Mapping[str, str] = {}  # there is no door
+        self.late: Mapping[str, int] = {}
+
+    def listen(self, heard: Heard) -> None:
+        """Flower does not say when a reply comes."""
+
+    def get_node_ids(self) -> Iterable[int]:
+        if not self.nodes.is_alive():
+            raise RunError("Flower's simulation ended: Ray could not be started, or stopped")
+        return list(super().get_node_ids())

@@ -1,0 +1,50 @@
+"""What a client works on: its share of the experiment's data, or its own files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from counterpoise.data.federation import Federation
+from counterpoise.engines.workplace import Workplace
+from counterpoise.flower.client import Seat
+from counterpoise.flower.job import ClientFile
+from counterpoise.flower.own_data import own_federation
+from counterpoise.flower.refusal import Refused
+from counterpoise.run.assemble import assemble, load_federation
+from counterpoise.run.config.experiment import Experiment, parse_experiment
+from counterpoise.run.config.tables import EvaluateTable
+
+
+def open_seat(told: Mapping[str, Any], client: ClientFile, shared: Federation | None = None) -> Seat:
+    """The client at work on a run, its data read; `shared`: the experiment's data, where it is open already."""
+    experiment = parse_experiment(str(told["experiment"]))
+    names = client_names(experiment, int(told["clients"]))
+    if client.name not in names:
+        raise Refused("client")
+    number = names.index(client.name)
+    federation = _federation(experiment, str(told["form"]), number, client, shared)
+    return Seat(client.name, number, build_workplace(experiment, federation), Path(client.state))
+
+
+def _federation(
+    experiment: Experiment, form: str, number: int, client: ClientFile, shared: Federation | None
+) -> Federation:
+    if not experiment.flower.clients:
+        return shared or load_federation(experiment)
+    if client.data is None:
+        raise Refused("data")
+    return own_federation(client.data, client.reading, form, number, len(experiment.flower.clients))
+
+
+def client_names(experiment: Experiment, clients: int) -> list[str]:
+    """Names in the order of their numbers: those listed, or the numbers themselves."""
+    return list(experiment.flower.clients) or [str(number) for number in range(clients)]
+
+
+def build_workplace(experiment: Experiment, federation: Federation) -> Workplace:
+    """The experiment at work on a federation, client by client."""
+    engine = experiment.engine.model_copy(update={"name": "loop", "processes": 1})
+    plain = experiment.model_copy(update={"engine": engine, "evaluate": EvaluateTable()})
+    return assemble(plain, federation).work

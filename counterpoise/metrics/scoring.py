@@ -1,0 +1,72 @@
+"""How a model is scored: what is counted on each batch, and the scores that the sums come to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from counterpoise.core.part import Batch, Outputs
+from counterpoise.core.tree import Tree
+from counterpoise.metrics import (
+    Shots,
+    calibration,
+    confusion,
+    cross_entropies,
+    histograms,
+    mean_client_balanced_accuracy,
+    summarise,
+    weighted_score,
+    worst_client,
+)
+from counterpoise.metrics.catalogue import work_out
+from counterpoise.metrics.roc import bins_for
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """How a model is scored: groups of classes, and the user's own weighting of recalls and precisions."""
+
+    shots: Shots
+    classes: Sequence[str]
+    recall_weights: Sequence[float] = ()
+    precision_weights: Sequence[float] = ()
+    clients: bool = False  # also on what each client holds out
+
+    def scores(self, sums: Tree) -> dict[str, Any]:
+        """Scores by name from the sums that `count_all` made."""
+        found = summarise(sums["confusion"], self.shots, self.classes) | work_out(sums)
+        if self.recall_weights or self.precision_weights:
+            nothing = [0.0] * len(self.classes)
+            found["weighted_score"] = weighted_score(
+                sums["confusion"], self.recall_weights or nothing, self.precision_weights or nothing
+            )
+        return found
+
+
+def count_all(outputs: Outputs, batch: Batch) -> Tree:
+    """All that scores are made of: what `count` counts, and histograms [bins, 2, C] of each class's probability."""
+    counted = count(outputs, batch)
+    if not bins_for(outputs.logits.shape[-1]):
+        return counted
+    return counted | {"histograms": histograms(outputs.logits, batch.y, batch.mask)}
+
+
+def count(outputs: Outputs, batch: Batch) -> Tree:
+    """Confusion counts [true class, predicted class], calibration sums [3, bins] and cross-entropy sums [2]."""
+    given = outputs.logits, batch.y, batch.mask
+    return {
+        "confusion": confusion(*given),
+        "calibration": calibration(*given),
+        "cross_entropies": cross_entropies(*given),
+    }
+
+
+def score_clients(clients: Sequence[int], confusions: Sequence[Any]) -> dict[str, Any]:
+    """How even a model is over clients, by what each of them holds out."""
+    worst = worst_client(confusions)
+    return {
+        "mean_client_balanced_accuracy": mean_client_balanced_accuracy(confusions),
+        "worst_client": worst and clients[worst.which],
+        "worst_client_balanced_accuracy": worst and worst.score,
+    }

@@ -1,0 +1,1 @@
+"""Named factories, and the one validator of what users give them."""

@@ -1,0 +1,69 @@
+"""A comparison as Markdown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+
+from counterpoise.report.render.captions import course_caption, findings, remarks, scores_caption
+from counterpoise.report.render.layout import (
+    COURSE,
+    Styled,
+    rows_by_problem,
+    score_columns,
+    style_rows,
+    title_of,
+)
+from counterpoise.results.cells import Row
+from counterpoise.results.comparison import Comparison
+
+
+def render_markdown(comparison: Comparison) -> str:
+    """Two tables a problem (scores; course of the run), findings, and what was left out."""
+    return "\n".join(_lines(comparison)) + "\n"
+
+
+def escape(text: str) -> str:
+    """Text that Markdown shows as it is, also in a cell of a table."""
+    return re.sub(r"([\\|*`<\[\]])", r"\\\1", " ".join(text.split()))
+
+
+def _lines(comparison: Comparison) -> Iterator[str]:
+    for caption, columns in (
+        (scores_caption, score_columns(comparison)),
+        (course_caption, COURSE),
+    ):
+        for problem, rows in rows_by_problem(comparison).items():
+            yield from _heading(problem)
+            yield from _table(comparison, rows, columns)
+            yield ""
+        yield escape(caption(comparison))
+        yield ""
+    yield from _list(findings, comparison)
+    yield from _list(remarks, comparison)
+
+
+def _heading(problem: str) -> list[str]:
+    return [f"**{escape(problem)}**", ""] if problem else []
+
+
+def _table(comparison: Comparison, rows: Sequence[Row], columns: Sequence[str]) -> Iterator[str]:
+    header = ["method", "seeds", *map(title_of, columns)]
+    body = [
+        [escape(row.method), str(len(row.seeds)), *map(_cell, styled)]
+        for row, styled in zip(rows, style_rows(comparison, rows, columns), strict=True)
+    ]
+    widths = [max(map(len, column)) for column in zip(header, *body, strict=True)]
+    rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
+    for line in [header, rule, *body]:
+        first, *rest = zip(line, widths, strict=True)
+        yield f"| {' | '.join([first[0].ljust(first[1]), *(text.rjust(width) for text, width in rest)])} |"
+
+
+def _cell(cell: Styled) -> str:
+    return f"{f'**{cell.text}**' if cell.best else cell.text}{cell.mark}"
+
+
+def _list(sentences: Callable[[Comparison], Iterator[str]], comparison: Comparison) -> Iterator[str]:
+    lines = [f"- {escape(sentence)}" for sentence in sentences(comparison)]
+    yield from [*lines, ""] if lines else []

@@ -1,0 +1,57 @@
+"""A comparison in the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from counterpoise.report.render.captions import course_caption, findings, remarks, scores_caption
+from counterpoise.report.render.layout import (
+    COURSE,
+    Styled,
+    rows_by_problem,
+    score_columns,
+    style_rows,
+    title_of,
+)
+from counterpoise.results.cells import Row
+from counterpoise.results.comparison import Comparison
+
+WIDE = 110  # letters; in less, cells break into lines and columns stand closer
+COLOURS = {"†": "green", "‡": "red"}
+
+
+def print_comparison(comparison: Comparison, console: Console) -> None:
+    """Two tables a problem (scores; course of the run), findings, and what was left out."""
+    for caption, columns in (
+        (scores_caption, score_columns(comparison)),
+        (course_caption, COURSE),
+    ):
+        for problem, rows in rows_by_problem(comparison).items():
+            console.print(_table(comparison, problem, rows, columns, narrow=console.width < WIDE))
+        console.print(Text(f"\n{caption(comparison)}\n", style="dim"))
+    for sentence in (*findings(comparison), *remarks(comparison)):
+        console.print(Text(sentence))
+
+
+def _table(
+    comparison: Comparison, problem: str, rows: Sequence[Row], columns: Sequence[str], narrow: bool
+) -> Table:
+    gap = "\n" if narrow else " "
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 0 if narrow else 1), title_justify="left")
+    table.title = Text(problem, style="bold") if problem else None
+    table.add_column("method", no_wrap=True)
+    for column in columns:
+        table.add_column(title_of(column).replace(" ", gap), justify="right", overflow="fold")
+    for row, styled in zip(rows, style_rows(comparison, rows, columns), strict=True):
+        table.add_row(Text(row.method), *(_cell(cell, gap) for cell in styled))
+    return table
+
+
+def _cell(cell: Styled, gap: str) -> Text:
+    text = Text(cell.text.replace("± ", "±").replace(" ", gap), style="bold" if cell.best else "")
+    return text.append(cell.mark, style=COLOURS.get(cell.mark, ""))

@@ -1,0 +1,133 @@
+"""Short names for methods and problems: only what tells them apart."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+from counterpoise.core.method import MethodSpec, find_entry, read_spec
+from counterpoise.metrics.catalogue import find
+from counterpoise.results.results import HOW, RunResult
+
+Piece = tuple[str, dict[str, Any]]  # a method or a part, and all its arguments
+
+
+class Labels(NamedTuple):
+    """What a run is paired as."""
+
+    problem: str
+    method: str
+
+
+Runs: TypeAlias = dict[Labels, dict[int, RunResult]]  # by seed
+
+
+def label_runs(results: Sequence[RunResult]) -> list[Labels]:
+    """Labels by what differs among these runs."""
+    return [Labels(*pair) for pair in zip(label_problems(results), label_methods(results), strict=True)]
+
+
+def group_runs(results: Sequence[RunResult], given: Mapping[Path, Labels] | None = None) -> Runs:
+    """Runs by what they are paired as: labels given by path, else by what differs. Of equal ones the first stands."""
+    labels = dict(given or {})
+    plain = [result for result in results if result.path not in labels]
+    labels |= dict(zip((result.path for result in plain), label_runs(plain), strict=True))
+    runs: Runs = {}
+    for result in results:
+        runs.setdefault(labels[result.path], {}).setdefault(result.seed, result)
+    return runs
+
+
+def label_methods(results: Sequence[RunResult]) -> list[str]:
+    """The method of each run, such as ``fedprox(mu=0.1)``; arguments only where methods of one name differ in them."""
+    methods = [_complete(result.config["method"]) for result in results]
+    telling = _arguments_that_differ(methods)
+    return [
+        "+".join(_label_piece(method, place, telling) for place in range(len(method))) for method in methods
+    ]
+
+
+def label_problems(results: Sequence[RunResult]) -> list[str]:
+    """The problem of each run by the keys that differ, such as ``data.name=digits, imbalance=20``."""
+    problems = [_flatten(result.config) for result in results]
+    keys = list(dict.fromkeys(key for problem in problems for key in problem))
+    telling = [key for key in keys if len({_identity(problem.get(key)) for problem in problems}) > 1]
+    last_words = Counter(key.rpartition(".")[2] for key in keys)
+    short = {key: word if last_words[word := key.rpartition(".")[2]] == 1 else key for key in telling}
+    return [", ".join(f"{short[key]}={show(problem.get(key))}" for key in telling) for problem in problems]
+
+
+def score_words(score: str) -> str:
+    return find(score).words
+
+
+def show(value: Any) -> str:
+    """A value of a config in few letters; what is named with arguments as ``name(argument=value)``."""
+    match value:
+        case None:
+            return "none"
+        case bool():
+            return str(value).lower()
+        case float():
+            return f"{value:g}"
+        case list() | tuple():
+            return f"[{' '.join(map(show, value))}]"
+        case Mapping():
+            return " ".join(_show_named(name, inner) for name, inner in value.items())
+    return str(value)
+
+
+def _show_named(name: str, inner: Any) -> str:
+    if not isinstance(inner, Mapping):
+        return f"{name}={show(inner)}"
+    arguments = ", ".join(f"{key}={show(value)}" for key, value in inner.items())
+    return f"{name}({arguments})" if arguments else name
+
+
+def _complete(spec: MethodSpec) -> list[Piece]:
+    """Pieces of a method with defaults put in, so that two ways to write one method are the same."""
+    return [(name, _complete_arguments(name, given)) for name, given in read_spec(spec)]
+
+
+def _complete_arguments(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    parameters = find_entry(name).parameters
+    checked = {key: parameters[key].check(name, value) for key, value in given.items() if key in parameters}
+    return {key: parameter.default for key, parameter in parameters.items()} | dict(given) | checked
+
+
+def _arguments_that_differ(methods: Sequence[Sequence[Piece]]) -> set[Hashable]:
+    """Names of a method, place of a piece and argument wherever more than one value comes up."""
+    values: dict[Hashable, set[str]] = {}
+    for method in methods:
+        for place, (_, arguments) in enumerate(method):
+            for key, value in arguments.items():
+                values.setdefault((_words(method), place, key), set()).add(_identity(value))
+    return {argument for argument, found in values.items() if len(found) > 1}
+
+
+def _label_piece(method: Sequence[Piece], place: int, telling: set[Hashable]) -> str:
+    name, arguments = method[place]
+    shown = {key: value for key, value in arguments.items() if (_words(method), place, key) in telling}
+    return _show_named(name, shown)
+
+
+def _words(method: Sequence[Piece]) -> tuple[str, ...]:
+    return tuple(name for name, _ in method)
+
+
+def _flatten(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Keys with their table, without what tells methods, seeds and ways of execution apart."""
+    flat: dict[str, Any] = {}
+    for key, value in config.items():
+        if key in (*HOW, "method", "seed"):
+            continue
+        inner = value.items() if isinstance(value, Mapping) else [("", value)]
+        flat |= {f"{key}.{name}".rstrip("."): content for name, content in inner}
+    return flat
+
+
+def _identity(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, default=str)

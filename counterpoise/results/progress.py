@@ -1,0 +1,112 @@
+"""How runs stand, read while they may still be written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from counterpoise.errors import CounterpoiseError
+from counterpoise.results.labels import show
+from counterpoise.results.results import FAILURE, RunResult, read_result
+from counterpoise.run.store.folder import RunFolder
+
+LOCKS = Path("/proc/locks")
+RECENT = 10  # rounds that the pace is taken from
+
+State = Literal["running", "failed", "stopped", "unreadable", "done"]
+
+
+class Progress(NamedTuple):
+    """A run as it stands; one that cannot be read has no result."""
+
+    path: Path
+    state: State
+    changed: float  # when it last wrote, in seconds since 1970
+    result: RunResult | None = None
+    trouble: str | None = None  # why it failed or cannot be read
+
+    @property
+    def round(self) -> int:
+        return len(self.result.rows) if self.result else 0
+
+    @property
+    def rounds(self) -> int:
+        return int(self.result.config["rounds"]) if self.result else 0
+
+    @property
+    def words(self) -> str:
+        plain = self.state in ("done", "unreadable")
+        return self.state if plain else f"{self.state}, round {self.round} of {self.rounds}"
+
+    @property
+    def pace(self) -> float | None:
+        """Rounds a second, lately."""
+        recent = self.result.seconds[-RECENT:] if self.result else []
+        return len(recent) / sum(recent) if sum(recent) > 0 else None
+
+    @property
+    def left(self) -> float | None:
+        """Seconds to the end at this pace."""
+        return None if self.pace is None else (self.rounds - self.round) / self.pace
+
+    def last(self, key: str) -> float | None:
+        """The newest value of a column of the rows."""
+        rows = self.result.rows if self.result else []
+        return next((row[key] for row in reversed(rows) if row.get(key) is not None), None)
+
+    def curve(self, key: str) -> list[float]:
+        rows = self.result.rows if self.result else []
+        return [row[key] for row in rows if row.get(key) is not None]
+
+
+def read_progress(path: Path) -> Progress:
+    """How a run stands; a folder that cannot be read is one that says so."""
+    try:
+        result = read_result(path)
+        _ = result.method
+    except CounterpoiseError as error:
+        return Progress(path, "unreadable", last_change(path), trouble=str(error))
+    failure = None if result.has_result else result.given_up or result.failure
+    return Progress(path, _state(result), last_change(path), result, failure)
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a process is at work in a run's folder; seen without touching the lock, which would be in its way."""
+    lock = path / ".lock"
+    if not lock.exists() or not LOCKS.exists():
+        return False
+    number = os.stat(lock).st_ino
+    fields = [line.split() for line in LOCKS.read_text().splitlines()]
+    return any(line[1] == "FLOCK" and line[-3].endswith(f":{number}") for line in fields)
+
+
+def last_change(path: Path) -> float:
+    """When a run last wrote one of its files."""
+    folder = RunFolder(path)
+    files = (folder.config, folder.metrics, folder.summary, path / FAILURE)
+    return max((file.stat().st_mtime for file in files if file.exists()), default=0.0)
+
+
+def data_words(config: Mapping[str, Any]) -> str:
+    """The data set's name; of data of one's own, the file's."""
+    data = config["data"]
+    return Path(str(data.get("path") or "")).name or str(data["name"])
+
+
+def problem_words(config: Mapping[str, Any], named: str | None = None) -> str:
+    """What a run works on, such as ``digits, imbalance 20, dirichlet(alpha=0.3), 20 clients``; the data as it is named."""
+    data, partition = config["data"], dict(config["partition"])
+    name, clients = partition.pop("name"), partition.pop("clients")
+    arguments = {key: value for key, value in partition.items() if key not in ("validation", "seed")}
+    imbalance = [] if data["imbalance"] == 1 else [f"imbalance {show(data['imbalance'])}"]
+    return ", ".join([named or data["name"], *imbalance, show({name: arguments}), f"{clients} clients"])
+
+
+def _state(result: RunResult) -> State:
+    if result.has_result:
+        return "done"
+    if is_locked(result.path):
+        return "running"
+    return "failed" if result.failure or result.given_up else "stopped"

@@ -1,0 +1,177 @@
+"""Finished and unfinished runs, read back from their folders: all that tables and reports are made of."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from counterpoise.core.method import build_method
+from counterpoise.errors import ConfigError, CounterpoiseError, DataError
+from counterpoise.run.config.experiment import binding, make_experiment
+from counterpoise.run.config.tables import EngineTable
+from counterpoise.run.patience import why_given_up
+from counterpoise.run.store.folder import RunFolder, parse_rows
+from counterpoise.run.store.rows import check_rounds, check_times
+from counterpoise.run.store.seal import SEAL, check_files, digest_of, read_object, read_sealed
+from counterpoise.system.toml import read_toml
+
+LOG = logging.getLogger(__name__)
+FAILURE = "failure.json"  # what a sweep leaves in the folder of a run that ended in an error
+TUNING = "tuning"  # folder of a sweep whose runs were scored on validation samples
+MAX_SKIPPED = EngineTable().max_skipped  # of runs whose config does not say
+HOW = ("engine", "checkpoint", "flower", "track")  # tables that say how a run is executed, not what it is
+
+
+class RunResult(NamedTuple):
+    """One run's folder. Rows hold one entry a round; only rounds that were evaluated have scores."""
+
+    path: Path
+    config: dict[str, Any]  # the tables of config.toml
+    record: dict[str, Any]  # versions, machine, data, clients by classes, charts; empty before the run began
+    rows: list[dict[str, Any]]
+    seconds: list[float]  # of each round
+    summary: dict[str, Any] | None  # None: not finished
+    failure: str | None  # one line; None: it did not fail
+
+    @property
+    def method(self) -> str:
+        """The method as a word: names joined by +, without arguments."""
+        return build_method(self.config["method"]).name
+
+    @property
+    def seed(self) -> int:
+        return int(self.config["seed"])
+
+    @property
+    def scored(self) -> list[dict[str, Any]]:
+        """Rows of the rounds that were evaluated."""
+        return [row for row in self.rows if "accuracy" in row]
+
+    @property
+    def given_up(self) -> str | None:
+        """Why a run that may have come to its end has no result all the same."""
+        most = self.config["engine"].get("max_skipped", MAX_SKIPPED)
+        return why_given_up(self.rows, most, self.config["rounds"])
+
+    @property
+    def has_result(self) -> bool:
+        return self.summary is not None and self.given_up is None
+
+    @property
+    def problem(self) -> str:
+        """What a run works on, whatever the method: runs that share it may be compared seed by seed."""
+        kept = {key: value for key, value in self.config.items() if key not in (*HOW, "method", "seed")}
+        return json.dumps(kept, sort_keys=True)
+
+
+def find_runs(paths: Iterable[Path]) -> list[Path]:
+    """Folders at or below these paths that hold a run, in order of their names; not what a sweep only tuned with."""
+    found = [folder for path in paths for folder in _below(path)]
+    return list(dict.fromkeys(found))
+
+
+class Readings(NamedTuple):
+    """Runs that can be trusted, and why others cannot."""
+
+    results: list[RunResult]
+    left_out: dict[Path, CounterpoiseError]
+
+
+def read_results(paths: Iterable[Path]) -> list[RunResult]:
+    """Every run at or below these paths that can be read."""
+    return read_folders(paths).results
+
+
+def read_folders(paths: Iterable[Path]) -> Readings:
+    """Every run at or below these paths; one that cannot be read is left out with a warning, unless it is the only one."""
+    given = list(paths)
+    found = read_runs(find_runs(given))
+    if not found.results:
+        missing = ConfigError(f"no run in {', '.join(map(str, given))}: no folder there has a config.toml")
+        raise next(iter(found.left_out.values()), missing)
+    return found
+
+
+def read_runs(paths: Iterable[Path]) -> Readings:
+    """These runs, for tables and reports; one that cannot be read is left out with a warning."""
+    found = Readings([], {})
+    for path in paths:
+        try:
+            found.results.append(_readable(path))
+        except CounterpoiseError as error:
+            found.left_out[path] = error
+            LOG.warning("left out: %s", error)
+    return found
+
+
+def _readable(path: Path) -> RunResult:
+    result = read_result(path)
+    try:
+        build_method(result.config["method"])
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    if result.has_result and not result.record:
+        raise DataError(f"{path} has no record.json: without it nobody can tell what it ran on")
+    return result
+
+
+def read_result(path: Path) -> RunResult:
+    """One run, as far as it got, if it can be trusted: all readers of runs come here.
+
+    A finished run is what its summary was made of, or it is refused; of others every row has the form of one.
+    """
+    try:
+        return _read(RunFolder(path))
+    except OSError as error:
+        raise DataError(f"{error.filename or path}: {error.strerror or error}") from None
+
+
+def _read(folder: RunFolder) -> RunResult:
+    # First, since a run that ends meanwhile would else have rows that its summary knows nothing of.
+    summary = read_sealed(folder.summary)
+    tables, record = read_toml(folder.config), read_sealed(folder.record) or {}
+    logs = {log: log.read_bytes() if log.exists() else b"" for log in (folder.metrics, folder.timing)}
+    if summary is not None:
+        check_files(folder.path, summary, _digests(folder, tables, record, logs))
+    rounds, times = (parse_rows(content, log) for log, content in logs.items())
+    check_rounds(rounds, folder.metrics)
+    check_times(times, folder.timing)
+    config = make_experiment(tables, str(folder.config)).tables()
+    seconds = [float(row["seconds"]) for row in times]
+    return RunResult(folder.path, config, record, rounds, seconds, summary, _failure(folder.path))
+
+
+def _digests(
+    folder: RunFolder, tables: dict[str, Any], record: dict[str, Any], logs: dict[Path, bytes]
+) -> dict[str, str]:
+    """Hashes of the files of a run as they lie there, for those of its summary; a missing record is no other one."""
+    return {
+        folder.config.name: digest_of(binding(tables)),
+        **({folder.record.name: record[SEAL]} if record else {}),
+        **{log.name: hashlib.sha256(content).hexdigest() for log, content in logs.items()},
+    }
+
+
+def _failure(path: Path) -> str | None:
+    """Why the run failed, as the sweep noted it."""
+    noted = read_object(path / FAILURE)
+    if noted is None:
+        return None
+    if not isinstance(noted.get("error"), str):
+        raise DataError(f"{path / FAILURE} is damaged: it does not say why the run failed")
+    return str(noted["error"])
+
+
+def _below(path: Path) -> Iterator[Path]:
+    if not path.is_dir():
+        raise ConfigError(f"{path} is not a folder; legal: folders of runs, or folders that hold some")
+    found = (config.parent for config in path.rglob("config.toml") if _holds_run(config.parent))
+    yield from sorted(run for run in found if TUNING not in run.relative_to(path).parts)
+
+
+def _holds_run(path: Path) -> bool:
+    return RunFolder(path).checkpoints.is_dir() or (path / FAILURE).exists()

@@ -1,0 +1,126 @@
+"""From a config to the things it names: data, clients, and a simulation ready to run."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from counterpoise.core.codec import encode
+from counterpoise.core.method import build_named
+from counterpoise.data.augment import AUGMENTATIONS, Augmentation, compose
+from counterpoise.data.dataset import DATASETS, Dataset
+from counterpoise.data.federation import Federation
+from counterpoise.data.prepare import apply_imbalance, assigned_federation, split_federation
+from counterpoise.engines.choose import build_engine
+from counterpoise.errors import ConfigError, short
+from counterpoise.metrics import shots_by_rule, shots_from_sets, shots_paper
+from counterpoise.metrics.scoring import Scoring
+from counterpoise.models.model import MODELS, build_model
+from counterpoise.run.build import Connect, build_simulation
+from counterpoise.run.config.experiment import Experiment
+from counterpoise.run.config.tables import DataTable, EvaluateTable, Named
+from counterpoise.run.simulation import Simulation
+
+
+def load_dataset(table: DataTable) -> Dataset:
+    """The data set with its imbalance."""
+    root = None if table.root is None else Path(table.root)
+    whole = DATASETS.build(table.name, table.arguments)(root)
+    return apply_imbalance(whole, table.imbalance, table.seed, table.imbalanced_test)
+
+
+def load_federation(experiment: Experiment) -> Federation:
+    """The data of an experiment, cut into clients."""
+    data, table = load_dataset(experiment.data), experiment.partition
+    if data.assignment is not None:
+        _check_assigned(experiment, data)
+        return assigned_federation(data)
+    return split_federation(
+        data,
+        table.name,
+        table.clients,
+        seed=experiment.seed if table.seed is None else table.seed,
+        validation=table.validation,
+        server_validation=experiment.data.validation,
+        validation_seed=experiment.data.seed,
+        **table.arguments,
+    )
+
+
+def _check_assigned(experiment: Experiment, data: Dataset) -> None:
+    """A pack is prepared already: asking for more preparation would silently do nothing."""
+    assert data.assignment is not None
+    packed = {"name": "packed", "clients": len(data.assignment.clients)}
+    given = experiment.partition.model_dump(exclude_unset=True)
+    if any(packed.get(key) != value for key, value in given.items() if value is not None and value != 0.0):
+        raise ConfigError(
+            f"partition = {short(given)} is not legal with a pack, which is cut into clients already; leave [partition] out"
+        )
+    if experiment.data.imbalance != 1.0 or experiment.data.imbalanced_test or experiment.data.validation:
+        raise ConfigError(
+            "data.imbalance, data.imbalanced_test and data.validation are not legal with a pack, which has its own; leave them out"
+        )
+
+
+def assemble(
+    experiment: Experiment,
+    federation: Federation | None = None,
+    model: nn.Module | None = None,
+    connect: Connect = build_engine,
+) -> Simulation:
+    """The simulation of an experiment; data and model may be the user's own."""
+    federation = federation or load_federation(experiment)
+    shape, classes = federation.input_shape, len(federation.classes)
+    builder = MODELS.build(experiment.model.name, experiment.model.arguments)
+    module = model or build_model(experiment.model.name, builder, shape, classes)
+    return build_simulation(
+        federation,
+        experiment.build_method(),
+        module,
+        rounds=experiment.rounds,
+        local=experiment.build_local(),
+        cohort=experiment.build_cohort(),
+        seed=experiment.seed,
+        engine=experiment.engine_settings(),
+        augment=build_augmentation(experiment.data.augment),
+        scoring=build_scoring(experiment.evaluate, federation),
+        dtype=getattr(torch, experiment.engine.dtype),
+        draw_parameters=model is None,
+        connect=connect,
+    )
+
+
+def build_scoring(table: EvaluateTable, federation: Federation) -> Scoring:
+    """How the config wants models scored."""
+    if isinstance(table.shots, str):
+        rule = table.shots == "rule"
+        shots = shots_by_rule(federation.counts().sum(0).tolist()) if rule else shots_paper(federation.name)
+    else:
+        shots = shots_from_sets(**table.shots.model_dump(), classes=len(federation.classes))
+    for name, weights in table.model_dump(include={"recall_weights", "precision_weights"}).items():
+        if weights and len(weights) != len(federation.classes):
+            raise ConfigError(
+                f"evaluate.{name} has {len(weights)} numbers; legal: {len(federation.classes)}, one a class"
+            )
+    return Scoring(shots, federation.classes, table.recall_weights, table.precision_weights, table.clients)
+
+
+def build_augmentation(specs: Sequence[Named]) -> Augmentation | None:
+    return compose(*(build_named(AUGMENTATIONS, spec) for spec in specs)) if specs else None
+
+
+def fingerprint(federation: Federation) -> str:
+    """SHA-256 of everything that is trained, tested and validated on, and of who holds it."""
+    tree = {
+        "scaling": federation.scaling._asdict(),
+        "train": federation.train._asdict(),
+        "test": federation.test._asdict(),
+        "validation": {} if federation.validation is None else federation.validation._asdict(),
+        "clients": {str(k): rows for k, rows in enumerate(federation.clients)},
+        "held_out": {str(k): rows for k, rows in enumerate(federation.held_out)},
+    }
+    return hashlib.sha256(encode(tree) + "\n".join(federation.classes).encode()).hexdigest()

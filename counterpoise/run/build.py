@@ -1,0 +1,183 @@
+"""A simulation from its pieces, after checking that they fit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from typing import Any
+
+import torch
+from torch import nn
+
+from counterpoise.client.functional import FunctionalModel
+from counterpoise.client.round import enroll
+from counterpoise.core.local import Local
+from counterpoise.core.method import Method, MethodSpec, build_method
+from counterpoise.core.rng import generator
+from counterpoise.core.tree import bytes_of
+from counterpoise.data.augment import Augmentation
+from counterpoise.data.federation import Federation
+from counterpoise.engines.choose import EngineSettings, build_engine, choose_device, settle
+from counterpoise.engines.workplace import Engine, Workplace, check_replies_fit
+from counterpoise.errors import ConfigError, short
+from counterpoise.metrics import shots_by_rule
+from counterpoise.metrics.scoring import Scoring
+from counterpoise.models.init import initialise
+from counterpoise.models.model import MODELS, build_model
+from counterpoise.parts.optimizer import with_local
+from counterpoise.registry.arguments import Seed, check_arguments, read_settings
+from counterpoise.registry.registry import Count
+from counterpoise.run.simulation import Simulation
+from counterpoise.server.cohort import Cohort
+from counterpoise.system.capacity import check_fits
+
+TABLES = 2 * 8  # bytes of a cell in two tables of whole numbers: all so far, and those of a batch
+Connect = Callable[[EngineSettings, Workplace], Engine]  # settled settings, workplace -> who answers
+
+
+def build_simulation(
+    federation: Federation,
+    method: MethodSpec | Method,
+    model: str | nn.Module = "mlp",
+    *,
+    rounds: Count,
+    local: Local | Mapping[str, Any] | None = None,
+    cohort: Cohort | Mapping[str, Any] | int | None = None,
+    seed: Seed = 0,
+    engine: EngineSettings | Mapping[str, Any] | str | None = None,
+    augment: Augmentation | None = None,
+    scoring: Scoring | None = None,
+    dtype: torch.dtype = torch.float32,
+    draw_parameters: bool = False,
+    connect: Connect = build_engine,
+) -> Simulation:
+    """Put the pieces together, checking that they fit; `connect` makes the engine, by default one in this process.
+
+    A model given by name starts from parameters drawn for the seed; a module starts as it is, unless `draw_parameters`.
+    Settings may be a dict, as in a config; an engine may be its name and a cohort its size.
+    """
+    _check_pieces(federation, model)
+    count = len(federation.classes)
+    check_fits(TABLES * count**2, f"{count:,} classes: the table of true and predicted classes")
+    rounds, seed, dtype = check_arguments("simulate", build_simulation, rounds=rounds, seed=seed, dtype=dtype)
+    if not int(federation.samples().sum()):
+        raise ConfigError("no client has any sample to train on")
+    settings = read_settings(EngineSettings, engine, "engine", "name")
+    local = read_settings(Local, local, "local")
+    _check_sizes(local, rounds, dtype)
+    cohort = read_settings(Cohort, cohort, "cohort", "size")
+    if (cohort.size or 0) > (clients := len(federation.clients)):
+        raise ConfigError(
+            f"cohort.size = {cohort.size} is not legal with {clients} clients; legal: 1 to {clients}"
+        )
+    federation = federation.to(choose_device(settings.device), dtype)
+    composed = with_local(method if isinstance(method, Method) else build_method(method), local)
+    if isinstance(model, str):
+        shape, classes = federation.input_shape, len(federation.classes)
+        model = build_model(model, MODELS.build(model), shape, classes)
+        draw_parameters = True
+    module = adapt_model(composed, model, generator(seed, "init"), draw_parameters)
+    module = module.to(federation.train.x.device, dtype)
+    functional = FunctionalModel(module, half=settings.precision == "bf16")
+    local = local.settle_batching(functional.has_batch_norm)
+    _check_precision(functional, settings, federation)
+    _check_search(composed, federation, cohort)
+    _check_server_samples(composed, federation)
+    work = Workplace(composed, functional, local, federation, seed, augment)
+    _check_cohort(work, cohort)
+    settled = settle(settings, work, cohort.size or len(federation.clients), rounds)
+    scoring = scoring or Scoring(shots_by_rule(federation.counts().sum(0).tolist()), federation.classes)
+    if scoring.clients and not federation.holders():
+        raise ConfigError(
+            "evaluate.clients needs samples that clients hold out; legal with partition.validation above 0"
+        )
+    if not scoring.clients and not len(federation.test.y):
+        raise ConfigError("there is no test set to score on; legal with it missing: evaluate.clients = true")
+    return Simulation(composed, work, connect(settled, work), settled, cohort, rounds, seed, scoring)
+
+
+def adapt_model(
+    method: Method, module: nn.Module, stream: torch.Generator, draw_parameters: bool
+) -> nn.Module:
+    """A copy of the module as the method wants it; layers that the method adds are drawn in any case."""
+    module = deepcopy(module)
+    known = set(module.modules())
+    adapted = method.adapt(module)
+    if draw_parameters:
+        initialise(adapted, stream)
+    else:
+        for layer in [layer for layer in adapted.modules() if layer not in known]:
+            initialise(layer, stream)
+    return adapted
+
+
+def _check_pieces(federation: Any, model: Any) -> None:
+    if not isinstance(federation, Federation):
+        raise ConfigError(
+            f"simulate: federation is {type(federation).__name__}; legal: a Federation, as split(data, ...) returns"
+        )
+    if not isinstance(model, str | nn.Module):
+        raise ConfigError(
+            f"simulate: model = {short(model)} is not legal; legal: the name of a model, or an nn.Module"
+        )
+    federation.check_samples()
+
+
+def _check_cohort(work: Workplace, cohort: Cohort) -> None:
+    """Before a round is begun whose replies do not fit: their models and what clients keep, which is copied once."""
+    if work.device.type != "cpu":  # out of memory, a GPU's engine takes fewer at a time
+        return
+    asked = len(cohort.draw(work.seed, 0, work.federation.samples()))
+    params = work.model.params()
+    kept = bytes_of(enroll(work.method, params, len(work.federation.classes)))
+    check_replies_fit(asked, bytes_of(params) + bytes_of(work.model.buffers()) + 2 * kept)
+
+
+def _check_search(method: Method, federation: Federation, cohort: Cohort) -> None:
+    """A search compares models of all clients on samples that nobody trained on."""
+    search, clients = method.owner("choose"), len(federation.clients)
+    if search is None:
+        return
+    if cohort.size is not None and cohort.size < clients:
+        raise ConfigError(
+            f"{search.name} compares settings of all clients, and cohort.size = {cohort.size} of {clients} leaves some out; leave [cohort] out"
+        )
+    if federation.validation is None and not federation.holders():
+        raise ConfigError(
+            f"{search.name} needs samples to compare models on; legal with data.validation or partition.validation above 0"
+        )
+
+
+def _check_server_samples(method: Method, federation: Federation) -> None:
+    wanting = next((part.name for part in method.parts if part.server_samples), None)
+    if wanting is not None and federation.validation is None:
+        raise ConfigError(
+            f"{wanting} learns from samples of the server as it is set; legal with data.validation above 0"
+        )
+
+
+def _check_sizes(local: Local, rounds: int, dtype: torch.dtype) -> None:
+    """What steps are multiplied by fits the type that they are made in; a schedule is told of here, not in its last round."""
+    last = local.rate(rounds - 1, rounds)
+    given = {
+        "lr": local.lr,
+        "weight_decay": local.weight_decay,
+        f"schedule: the rate of round {rounds - 1}": last,
+    }
+    most = torch.finfo(dtype).max if dtype.is_floating_point else math.inf
+    for key, value in given.items():
+        if not abs(value) <= most:
+            raise ConfigError(
+                f"local.{key} = {value:g} is not legal with {str(dtype).removeprefix('torch.')}; legal: at most {most:.4g} in size"
+            )
+
+
+def _check_precision(model: FunctionalModel, settings: EngineSettings, federation: Federation) -> None:
+    if settings.precision != "full" and not federation.train.x.is_cuda:
+        raise ConfigError(
+            f"engine.precision = {settings.precision!r} is for a GPU, and this run is on {federation.train.x.device}; legal here: 'full'"
+        )
+    if model.half and (model.has_batch_norm or model.dtype != torch.float32):
+        what = "BatchNorm" if model.has_batch_norm else str(model.dtype)
+        raise ConfigError(f"engine.precision = 'bf16' is not legal with {what}; legal: 'full', 'tf32'")

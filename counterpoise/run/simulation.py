@@ -1,0 +1,206 @@
+"""A method at work on a federation, round by round, with any engine: one run, or several that were joined."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from counterpoise.client.measure import measure, measure_many
+from counterpoise.client.round import enroll
+from counterpoise.core.messages import Replies, Task
+from counterpoise.core.method import Method
+from counterpoise.core.part import Census, Measure, Measurement
+from counterpoise.core.protocol import Rejection
+from counterpoise.core.tree import Params, Tree, bytes_of, stack, take, tmap
+from counterpoise.data.dataset import Samples
+from counterpoise.engines.choose import EngineSettings
+from counterpoise.engines.embedded import Request, train_all
+from counterpoise.engines.precision import arithmetic
+from counterpoise.engines.threads import threads
+from counterpoise.engines.workplace import Engine, Workplace, open_task
+from counterpoise.metrics import balanced_accuracy
+from counterpoise.metrics.scoring import Scoring, count, count_all, score_clients
+from counterpoise.server.cohort import Cohort
+from counterpoise.server.round import (
+    Outcome,
+    Server,
+    ServerState,
+    announce,
+    conclude,
+    diagnose,
+    open_round,
+    open_server,
+)
+from counterpoise.server.search import Scores, Traffic, propose_tasks
+
+EXACT_DIGITS = 12  # of a mean of recalls; those behind come from rounding
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """Everything a run needs, settled; the state that changes is passed in and handed back."""
+
+    method: Method
+    work: Workplace
+    engine: Engine
+    settings: EngineSettings
+    cohort: Cohort
+    rounds: int
+    seed: int
+    scoring: Scoring
+
+    @property
+    def server(self) -> Server:
+        """What the rounds have in common."""
+        clients = len(self.work.federation.clients)
+        bound = self.cohort.max_influence or None
+        return Server(self.method, self.engine, clients, self.validate, self._measure(), bound)
+
+    def open(self) -> ServerState:
+        """The server before round 0; clients forget what they kept."""
+        self.engine.memory.clear()
+        model, federation = self.work.model, self.work.federation
+        census = Census(federation.samples(), len(federation.classes), self.rounds)
+        device = federation.train.x.device
+        params, buffers = (
+            {name: t.to(device) for name, t in tree.items()} for tree in (model.params(), model.buffers())
+        )
+        return open_server(self.method, params, buffers, census, self.engine)
+
+    def advance(self, state: ServerState, tasks: Sequence[Task] | None = None) -> tuple[ServerState, Outcome]:
+        """One more round, of these tasks or of those that the cohort comes to."""
+        return advance([self], [state], None if tasks is None else [tasks])[0]
+
+    def rehearse(self) -> None:
+        """Open a first task of every client, and train nothing: parts that do not fit the clients say so."""
+        state, method = self.open(), self.method
+        everyone = Cohort().draw(self.seed, state.round, self.work.federation.samples())
+        broadcast = announce(method, state, self.work.local.rate(state.round, self.rounds))
+        memory = enroll(method, state.params, len(self.work.federation.classes))
+        for task in propose_tasks(method, state.slots, state.round, everyone):
+            open_task(self.work, task, memory, broadcast)
+
+    def tasks(self, state: ServerState) -> Sequence[Task]:
+        """What the next round asks for."""
+        cohort = self.cohort.draw(self.seed, state.round, self.work.federation.samples())
+        return propose_tasks(self.method, state.slots, state.round, cohort)
+
+    def conclude(
+        self, state: ServerState, replies: Replies | None, outcome: Outcome
+    ) -> tuple[ServerState, Outcome]:
+        """The state after the replies of a round."""
+        refused = () if replies is None else tuple(Rejection(*refusal) for refusal in self.engine.refused)
+        state, outcome = conclude(self.server, state, replies, outcome)
+        return state, outcome._replace(
+            replied=outcome.replied + len(refused), rejected=(*refused, *outcome.rejected)
+        )
+
+    def evaluate(self, state: ServerState, tested: Tree | None = None) -> dict[str, Any]:
+        """Scores on the test set, on the server's validation set, and on what clients hold out, where there are such.
+
+        `tested`: what `count_all` counts on the test set, where that is known already.
+        """
+        federation = self.work.federation
+        with threads(self.settings.threads), arithmetic(self.settings.precision):
+            clients = federation.holders()
+            alone = not len(federation.test.y)  # a server without a test set of its own
+            counted = count_all if alone else count
+            sums = self._measure_clients(state, clients, counted) if self.scoring.clients else {}
+            if alone:
+                tested = tmap(lambda leaf: leaf.sum(0), sums)
+            scores = self._score(state, federation.test) if tested is None else self.scoring.scores(tested)
+            if federation.validation is not None:
+                scores["validation"] = self._score(state, federation.validation)
+            if self.scoring.clients:
+                scores["clients"] = score_clients(clients, list(sums["confusion"]))
+        return scores | self.diagnostics(state)
+
+    def diagnostics(self, state: ServerState) -> dict[str, Any]:
+        """What the method's parts want looked at."""
+        found = diagnose(self.method, state)
+        return {"diagnostics": found} if found else {}
+
+    def validate(self, models: Params, buffers: Params) -> Scores:
+        """Balanced accuracy of stacked models on the server's validation set, else on all that clients hold out."""
+        federation = self.work.federation
+        if federation.validation is not None:
+            given = self.work.model, models, buffers, federation.validation, federation.scaling
+            return Scores(balanced_accuracies(measure_many(*given, count)["confusion"]))
+        clients = federation.holders()
+        sums = self.engine.measure(clients, models, buffers, count)
+        traffic = Traffic(len(clients) * (bytes_of(models) + bytes_of(buffers)), bytes_of(sums))
+        return Scores(balanced_accuracies(sums["confusion"].sum(0)), traffic)
+
+    def close(self) -> None:
+        """End worker processes."""
+        self.engine.close()
+
+    def module(self, state: ServerState) -> nn.Module:
+        """The trained model as a torch module."""
+        return self.work.model.load(state.params, state.buffers)
+
+    def _measure(self) -> Measure | None:
+        """What a server rule may find out about a model from the server's own samples."""
+        federation = self.work.federation
+        if federation.validation is None:
+            return None
+        own = federation.validation
+        return lambda params, buffers, sums: measure(
+            self.work.model, params, buffers, own, federation.scaling, sums
+        )
+
+    def _score(self, state: ServerState, samples: Samples) -> dict[str, Any]:
+        sums = measure(self.work.model, state.params, state.buffers, samples, self.work.federation.scaling)
+        return self.scoring.scores(sums)
+
+    def _measure_clients(self, state: ServerState, clients: list[int], counted: Measurement) -> Tree:
+        """Sums [W, ...] of the model on what each of these clients holds out."""
+        params, buffers = (
+            tmap(lambda leaf: leaf.unsqueeze(0), tree) for tree in (state.params, state.buffers)
+        )
+        return tmap(lambda leaf: leaf[:, 0], self.engine.measure(clients, params, buffers, counted))
+
+
+def advance(
+    simulations: Sequence[Simulation],
+    states: Sequence[ServerState],
+    tasks: Sequence[Sequence[Task]] | None = None,
+) -> list[tuple[ServerState, Outcome]]:
+    """One more round of each run; runs that were joined train in one program."""
+    settings = simulations[0].settings
+    asked = tasks or [sim.tasks(state) for sim, state in zip(simulations, states, strict=True)]
+    opened = [
+        open_round(sim.method, state, wanted, sim.work.local.rate(state.round, sim.rounds))
+        for sim, state, wanted in zip(simulations, states, asked, strict=True)
+    ]
+    requests = [Request(wanted, sent) for wanted, (sent, _) in zip(asked, opened, strict=True)]
+    with threads(settings.threads), arithmetic(settings.precision):
+        replies = train_all([sim.engine for sim in simulations], requests)
+        return [
+            sim.conclude(state, reply, outcome)
+            for sim, state, reply, (_, outcome) in zip(simulations, states, replies, opened, strict=True)
+        ]
+
+
+def evaluate(simulations: Sequence[Simulation], states: Sequence[ServerState]) -> list[dict[str, Any]]:
+    """Scores of each run; models of joined runs pass over the test set side by side."""
+    tested = [None] if len(simulations) == 1 else _tested(simulations[0], states)
+    return [sim.evaluate(state, sums) for sim, state, sums in zip(simulations, states, tested, strict=True)]
+
+
+def _tested(first: Simulation, states: Sequence[ServerState]) -> list[Tree]:
+    work, settings = first.work, first.settings
+    params, buffers = (stack([getattr(state, name) for state in states]) for name in ("params", "buffers"))
+    with threads(settings.threads), arithmetic(settings.precision):
+        sums = measure_many(work.model, params, buffers, work.federation.test, work.federation.scaling)
+    return [take(sums, run) for run in range(len(states))]
+
+
+def balanced_accuracies(confusions: Tensor) -> Tensor:
+    """[M] of confusions [M, C, C]; equal scores come out equal, in whatever order their recalls were added up."""
+    scores = [round(balanced_accuracy(one) or 0.0, EXACT_DIGITS) for one in confusions.cpu()]
+    return torch.tensor(scores, dtype=torch.float64)

@@ -1,0 +1,1 @@
+"""A run's folder: its logs, checkpoints, record and summary."""

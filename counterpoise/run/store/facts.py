@@ -1,0 +1,62 @@
+"""What must agree for a run to go on to the same end."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from counterpoise.data.federation import Federation
+from counterpoise.errors import ConfigError, short
+from counterpoise.run.assemble import fingerprint
+from counterpoise.run.config.experiment import Experiment
+from counterpoise.run.store.record import versions
+
+
+def facts_of(experiment: Experiment, federation: Federation, params: Mapping[str, Tensor]) -> dict[str, Any]:
+    """Config, data, form of the model and versions, as a checkpoint keeps them."""
+    return {
+        "config": experiment.binding_tables(),
+        "data_sha256": fingerprint(federation),
+        "model_sha256": form_digest(params),
+        "versions": versions(),
+    }
+
+
+def check_facts(folder: Path, found: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Refuse to go on with anything that would lead to another end, naming what differs."""
+    if difference := first_difference(found["config"], now["config"]):
+        raise ConfigError(f"{folder} cannot go on: {difference}; put it back, or start a new run")
+    # A plugin that was installed since then did nothing in this run.
+    versions_now = {name: now["versions"].get(name) for name in found["versions"]}
+    if difference := first_difference(found["versions"], versions_now):
+        raise ConfigError(
+            f"{folder} cannot go on to the same end: {difference}; install that version, or start a new run"
+        )
+    for what in ("data", "model"):
+        if found.get(f"{what}_sha256") != now[f"{what}_sha256"]:
+            raise ConfigError(
+                f"{folder} cannot go on: the {what} is not what it was (its SHA-256 differs); put it back, or start a new run"
+            )
+
+
+def form_digest(params: Mapping[str, Tensor]) -> str:
+    """SHA-256 of the names and shapes of a model's parameters."""
+    form = {name: list(tensor.shape) for name, tensor in params.items()}
+    return hashlib.sha256(json.dumps(form, sort_keys=True).encode()).hexdigest()
+
+
+def first_difference(before: Mapping[str, Any], now: Mapping[str, Any], path: str = "") -> str | None:
+    """The first key whose value differs, in words."""
+    for key in sorted({*before, *now}):
+        old, new = before.get(key), now.get(key)
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            if inner := first_difference(old, new, f"{path}{key}."):
+                return inner
+        elif json.dumps(old, sort_keys=True) != json.dumps(new, sort_keys=True):
+            return f"{path}{key} was {short(old)} and is {short(new)}"
+    return None

@@ -1,0 +1,69 @@
+"""How a run finds the place from which it goes on: a checkpoint that is whole, and logs that agree with it."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import Any
+
+from counterpoise.core.tree import tmap
+from counterpoise.errors import DataError
+from counterpoise.run.store.checkpoint import Checkpoint
+from counterpoise.run.store.facts import check_facts
+from counterpoise.run.store.folder import parse_rows
+from counterpoise.run.store.logs import ChangedLogError
+from counterpoise.run.store.run import Run
+from counterpoise.server.round import ServerState
+
+
+def restore(run: Run) -> tuple[ServerState, float]:
+    """The state of the newest whole checkpoint that the logs agree with; without one the run starts again."""
+    found = _newest(run)
+    _go_back(run, found)
+    if found is None:
+        return run.simulation.open(), 0.0
+    place = partial(tmap, lambda leaf: leaf.to(run.simulation.work.device))
+    server, memory = place(found.server), run.simulation.engine.memory
+    memory.clear()
+    for client, kept in found.memory.items():
+        memory[client] = place(kept)
+    state = ServerState(server["params"], server.get("buffers", {}), server.get("slots", {}), found.round)
+    return state, float(found.facts["seconds"])
+
+
+def _go_back(run: Run, found: Checkpoint | None) -> None:
+    """Forget what is newer than a checkpoint, or all."""
+    for words in run.store.damaged:
+        consequence = f"going on from round {found.round}" if found else "starting again"
+        logging.getLogger("counterpoise").warning("%s; %s", words, consequence)
+    done = found.round if found else 0
+    if done < run.experiment.rounds:
+        run.folder.summary.unlink(missing_ok=True)  # it is a run at work again
+    run.folder.cut_logs(found.facts["logs"] if found else None)
+    run.store.drop_after(done)
+
+
+def _newest(run: Run) -> Checkpoint | None:
+    """The newest whole checkpoint that the logs agree with.
+
+    Rows that are missing are written again, from the start if need be. But a log that differs from what every checkpoint
+    knows is refused: starting again would throw away rounds that a copy of the log, put back, makes good.
+    """
+    changed, before = None, None
+    while (found := run.store.load(before)) is not None:
+        check_facts(run.folder.path, found.facts, run.facts)
+        try:
+            run.folder.check_logs(found.facts["logs"])
+            return found
+        except DataError as error:
+            changed, before = error if isinstance(error, ChangedLogError) else changed, found.round
+            run.store.damaged.append(str(error))
+    if changed is not None:
+        raise DataError(f"{changed}, nor as any older one has it; put it back, or start a new run")
+    return None
+
+
+def rows_before(run: Run, state: ServerState) -> list[dict[str, Any]]:
+    """The rows of the rounds that a run has behind it."""
+    folder = run.folder
+    return parse_rows(folder.read_log(folder.metrics), folder.metrics) if state.round else []

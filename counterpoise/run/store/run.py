@@ -1,0 +1,184 @@
+"""One run in its folder: what is written after each round, and how it is found again."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any, NamedTuple
+
+from safetensors.torch import save
+
+from counterpoise.core.codec import digest
+from counterpoise.data.federation import Federation
+from counterpoise.data.skew import describe
+from counterpoise.errors import DataError, RunError
+from counterpoise.run.config.experiment import Experiment, binding, load_experiment
+from counterpoise.run.config.settle import settle
+from counterpoise.run.patience import GivenUpError, Rows, why_given_up
+from counterpoise.run.simulation import Simulation
+from counterpoise.run.store.checkpoint import CheckpointStore
+from counterpoise.run.store.facts import facts_of
+from counterpoise.run.store.folder import RunFolder, parse_rows
+from counterpoise.run.store.record import machine, versions
+from counterpoise.run.store.seal import SEAL, digest_of, read_sealed, seal
+from counterpoise.run.summary import summarise
+from counterpoise.server.round import ServerState
+from counterpoise.system.atomic import clear_temporaries, write_atomically
+from counterpoise.system.toml import parse_toml, write_toml
+
+
+class Run(NamedTuple):
+    """A simulation at work in a folder."""
+
+    experiment: Experiment
+    simulation: Simulation
+    folder: RunFolder
+    store: CheckpointStore
+    facts: dict[str, Any]
+
+
+Told = Callable[[Run, Rows], None]  # hears of a run and of all its rows
+
+
+def new_run(experiment: Experiment, simulation: Simulation, federation: Federation, folder: RunFolder) -> Run:
+    """A run at its start, its resolved config written; the folder must be locked."""
+    folder.check_free()  # another process may have been quicker
+    experiment = settle(experiment, simulation)
+    write_atomically(folder.config, write_toml(experiment.tables()).encode())
+    return found_run(experiment, simulation, federation, folder)
+
+
+def found_run(
+    experiment: Experiment, simulation: Simulation, federation: Federation, folder: RunFolder
+) -> Run:
+    """A run that began before; the folder must be locked."""
+    clear_temporaries(folder.path)
+    _keep_patience(experiment, folder)
+    facts = facts_of(experiment, federation, simulation.work.model.params())
+    store = CheckpointStore(folder.checkpoints, experiment.checkpoint.keep)
+    run = Run(experiment, simulation, folder, store, facts)
+    describe_run(run, federation)
+    return run
+
+
+def _keep_patience(experiment: Experiment, folder: RunFolder) -> None:
+    """The config has the patience by which the run goes on: readers tell by it whether the run was given up."""
+    if load_experiment(folder.config).engine.max_skipped != experiment.engine.max_skipped:
+        write_atomically(folder.config, write_toml(experiment.tables()).encode())
+
+
+def record_round(run: Run, state: ServerState, row: Mapping[str, Any], spent: float, seconds: float) -> None:
+    """The row and the time of a round, and, when due, a checkpoint."""
+    folder, experiment = run.folder, run.experiment
+    folder.append(folder.metrics, row)
+    folder.append(folder.timing, {"round": row["round"], "seconds": spent})
+    if state.round % experiment.checkpoint.every == 0 or state.round == experiment.rounds:
+        _save(run, state, seconds)
+
+
+@contextmanager
+def resumable(folder: RunFolder) -> Iterator[None]:
+    """A failing disk or a lost worker ends in one line that says how to go on."""
+    try:
+        yield
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        raise RunError(f"{place}{error.strerror or error}; {folder.way_on()}") from None
+    except GivenUpError:  # going on would end so again
+        raise
+    except RunError as error:
+        raise RunError(f"{error}; {folder.way_on()}") from None
+
+
+def _save(run: Run, state: ServerState, seconds: float) -> None:
+    server = {"params": state.params, "buffers": state.buffers, "slots": state.slots}
+    facts = {**run.facts, "logs": run.folder.mark_logs(), "seconds": seconds}
+    run.store.save(state.round, server, run.simulation.engine.memory, facts)
+
+
+def conclude(run: Run, state: ServerState, seconds: float, told: Told) -> dict[str, Any] | str:
+    """The summary, or why there is none; by the rows, since a stop forgets what was lost before it.
+
+    Whoever wants to hear of the end is told before: the summary is the mark of a run that is over.
+    """
+    metrics = run.folder.read_log(run.folder.metrics)
+    rows = parse_rows(metrics, run.folder.metrics)
+    if why := why_given_up(rows, run.experiment.engine.max_skipped, run.experiment.rounds):
+        return why
+    told(run, rows)
+    return _finish(run, state, seconds, metrics, rows)
+
+
+def _finish(
+    run: Run, state: ServerState, seconds: float, metrics: bytes, rows: list[dict[str, Any]]
+) -> dict[str, Any]:
+    folder, simulation = run.folder, run.simulation
+    summary = seal(
+        {
+            **summarise(simulation, state, rows, seconds),
+            "state_sha256": _state_digest(state, simulation.engine.memory, metrics),
+            "files_sha256": _file_digests(run, metrics),
+        }
+    )
+    write_atomically(
+        folder.model,
+        save({name: t.detach().cpu().contiguous() for name, t in (state.params | state.buffers).items()}),
+    )
+    folder.write_json(folder.summary, summary)
+    return summary
+
+
+def _file_digests(run: Run, metrics: bytes) -> dict[str, str]:
+    """SHA-256 of what readers of the run will read, but for what of the config may change without changing the run."""
+    folder = run.folder
+    logs = {folder.metrics: metrics, folder.timing: folder.read_log(folder.timing)}
+    return {
+        folder.config.name: digest_of(binding(parse_toml(write_toml(run.experiment.tables()), "config"))),
+        folder.record.name: (read_sealed(folder.record) or {}).get(SEAL, ""),
+        **{path.name: hashlib.sha256(content).hexdigest() for path, content in logs.items()},
+    }
+
+
+def _state_digest(state: ServerState, memory: Mapping[int, Any], metrics: bytes) -> str:
+    """SHA-256 of all that the run has come to: model, server, clients and rows."""
+    whole = {"params": state.params, "buffers": state.buffers, "slots": state.slots}
+    total = hashlib.sha256(digest(whole).encode())
+    for client in sorted(memory):
+        total.update(f"{client} {digest(memory[client])}".encode())
+    total.update(metrics)
+    return total.hexdigest()
+
+
+def describe_run(run: Run, federation: Federation) -> None:
+    """The record, where it is not there yet."""
+    folder, settings, counts = run.folder, run.simulation.settings, federation.counts()
+    try:
+        if read_sealed(folder.record) is not None:
+            return
+    except DataError as error:
+        logging.getLogger("counterpoise").warning("%s; it is written again", error)
+    record = {
+        "versions": versions(),
+        "machine": machine(),
+        "engine": asdict(settings),
+        "parameters": sum(p.numel() for p in run.simulation.work.model.params().values()),
+        "data": {
+            "name": federation.name,
+            "classes": list(federation.classes),
+            "class_counts": counts.sum(0).tolist(),
+            "notes": list(federation.notes),
+            "files": dict(federation.files),
+        },
+        "data_sha256": run.facts["data_sha256"],
+        "charts": [
+            {"part": part.name, **{key: value for key, value in chart._asdict().items() if key != "read"}}
+            for part in run.simulation.method.parts
+            for chart in part.charts
+        ],
+        "clients": counts.tolist(),
+        "skew": describe(counts.numpy()).summary(),
+    }
+    folder.write_json(folder.record, seal(record))

@@ -1,0 +1,154 @@
+"""The round: send, train, check, weigh, average, update. The only place that orders one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from counterpoise.core.messages import Broadcast, Replies, Task, average_buffers
+from counterpoise.core.method import Method
+from counterpoise.core.part import Census, Exchange, Measure, call
+from counterpoise.core.protocol import Ask, Rejection
+from counterpoise.core.tree import Params, Tree, add, mix, plain
+from counterpoise.server.replies import (
+    Clipping,
+    check_replies,
+    limit_influence,
+    select,
+    weigh_replies,
+)
+from counterpoise.server.search import Score, Traffic, choose_replies
+
+
+@dataclass(frozen=True)
+class ServerState:
+    """All that the server carries from round to round."""
+
+    params: Params
+    buffers: Params
+    slots: dict[str, Tree]  # part name -> server slot
+    round: int = 0
+
+
+@dataclass(frozen=True)
+class Server:
+    """What stays the same over the rounds of a run: the rule, those who are asked, and the samples to judge models by."""
+
+    method: Method
+    ask: Ask
+    clients: int  # all that there are, asked or not
+    score: Score | None = None
+    measure: Measure | None = None
+    max_influence: float | None = None
+
+
+class Outcome(NamedTuple):
+    """What happened in a round."""
+
+    round: int
+    lr: float
+    asked: int  # clients
+    tasks: int  # trainings asked for: a search wants several of each client
+    replied: int  # clients, of those asked; rejected ones count
+    rejected: tuple[Rejection, ...]
+    loss: float | None  # mean training loss of the replies used; None where the round was skipped
+    bytes_down: int = 0  # numbers sent to clients, models to score among them, without what a transport adds
+    bytes_up: int = 0  # and those that came back
+    clipped: tuple[Clipping, ...] = ()  # updates that were used, but shortened
+
+    @property
+    def skipped(self) -> bool:
+        return self.loss is None
+
+    @property
+    def unanswered(self) -> bool:
+        """Whether nobody replied: an outage, which passes."""
+        return self.skipped and not self.rejected
+
+    def with_traffic(self, more: Traffic) -> Outcome:
+        return self._replace(bytes_down=self.bytes_down + more.down, bytes_up=self.bytes_up + more.up)
+
+    def row(self) -> dict[str, Any]:
+        """The round as a row of the log."""
+        lists = {
+            name: [entry._asdict() for entry in entries]
+            for name, entries in (("rejected", self.rejected), ("clipped", self.clipped))
+        }
+        return {**self._asdict(), **lists, "skipped": self.skipped}
+
+
+def open_server(method: Method, params: Params, buffers: Params, census: Census, ask: Ask) -> ServerState:
+    """Survey the clients where a part wants it, and let each part set up its server slot."""
+    surveys = ask.survey(range(census.clients))
+    slots = {
+        part.name: part.init(params, census, surveys.get(part.name, {}))
+        for part in method.parts
+        if part.init is not None
+    }
+    return ServerState(params, buffers, slots)
+
+
+def open_round(
+    method: Method, state: ServerState, tasks: Sequence[Task], lr: float
+) -> tuple[Broadcast, Outcome]:
+    """What every client of the next round is told, and the outcome so far."""
+    broadcast, asked = announce(method, state, lr), len({task.client for task in tasks})
+    return broadcast, Outcome(state.round, lr, asked, len(tasks), 0, (), None, asked * broadcast.bytes())
+
+
+def announce(method: Method, state: ServerState, lr: float) -> Broadcast:
+    shared = {
+        part.name: call(part.send, {}, state.slots.get(part.name, {}), state.round) for part in method.parts
+    }
+    return Broadcast(state.round, lr, state.params, state.buffers, shared)
+
+
+def conclude(
+    server: Server, state: ServerState, replies: Replies | None, outcome: Outcome
+) -> tuple[ServerState, Outcome]:
+    """The state after the replies of a round: checked, chosen among, committed, weighed, averaged."""
+    method, after = server.method, replace(state, round=state.round + 1)
+    if replies is None:
+        return after, outcome
+    outcome = outcome._replace(replied=len(set(replies.client.tolist())), bytes_up=replies.bytes())
+    replies, rejected = check_replies(select(replies, replies.client.argsort(stable=True)), state.params)
+    replies, clipped = limit_influence(replies, server.max_influence)
+    searched = method.owner("choose")
+    # A search compares settings, so that it needs them all.
+    enough = searched is None or len(replies.client) == outcome.tasks
+    usable = enough and int(replies.samples.sum()) > 0
+    server.ask.commit(state.round, sorted(set(replies.client.tolist())) if usable else [])
+    if not usable:
+        return after, outcome._replace(rejected=rejected)
+    if searched is not None:
+        replies, slots, sent = choose_replies(
+            method, searched, state.params, state.slots, replies, server.score
+        )
+        state, outcome = replace(state, slots=slots), outcome.with_traffic(sent)
+    weights = weigh_replies(method, replies, state.slots)
+    exchange = Exchange(state.params, replies, weights, server.clients, server.measure)
+    delta, slots = update_model(method, state, exchange)
+    buffers = average_buffers(weights, replies.buffers)
+    after = replace(after, params=add(state.params, delta), buffers=buffers, slots=slots)
+    loss = float(replies.loss.double().mean())
+    return after, outcome._replace(rejected=rejected, clipped=clipped, loss=loss)
+
+
+def update_model(method: Method, state: ServerState, exchange: Exchange) -> tuple[Params, dict[str, Tree]]:
+    """The weighted mean of the updates, passed through the chain of server rules."""
+    delta, slots = mix(exchange.weights, exchange.replies.delta), dict(state.slots)
+    for part in method.parts:
+        if part.update is not None:
+            delta, kept = part.update(delta, slots.get(part.name, {}), exchange)
+            slots.update({part.name: kept} if kept else {})
+    return delta, slots
+
+
+def diagnose(method: Method, state: ServerState) -> dict[str, dict[str, Any]]:
+    """Part name -> chart name -> its numbers now."""
+    return {
+        part.name: {chart.name: plain(chart.read(state.slots.get(part.name, {}))) for chart in part.charts}
+        for part in method.parts
+        if part.charts
+    }

@@ -1,0 +1,103 @@
+"""Rounds that try several settings of each client: which tasks, and which of the replies to use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor
+
+from counterpoise.core.messages import Replies, Task, average_buffers
+from counterpoise.core.method import Method
+from counterpoise.core.part import Judge, Part, call
+from counterpoise.core.tree import Params, Tree, bytes_of, stack, take, tmap
+from counterpoise.errors import ConfigError
+from counterpoise.server.replies import select, weigh_replies
+
+
+class Traffic(NamedTuple):
+    """Bytes to clients and back."""
+
+    down: int = 0
+    up: int = 0
+
+
+class Scores(NamedTuple):
+    """How good models are, and what it took to find out."""
+
+    values: Tensor  # [M]
+    traffic: Traffic = Traffic()
+
+
+Score: TypeAlias = Callable[[Params, Params], Scores]  # models [M, ...], their buffers
+Slots: TypeAlias = dict[str, Tree]  # part name -> server slot
+
+JUDGED_BYTES = 1 << 31  # models that are scored at once
+
+
+def propose_tasks(method: Method, slots: Slots, round: int, cohort: Sequence[int]) -> Sequence[Task]:
+    """One task a client, unless a part wants them under settings of its own."""
+    owner = method.owner("propose")
+    plain = [Task(client) for client in cohort]
+    if owner is None:
+        return plain
+    tasks: Sequence[Task] = call(owner.propose, plain, slots.get(owner.name, {}), round, list(cohort))
+    return tasks
+
+
+def choose_replies(
+    method: Method, owner: Part, params: Params, slots: Slots, replies: Replies, score: Score | None
+) -> tuple[Replies, Slots, Traffic]:
+    """The replies that a search settles on, the slots with what it learned, and what scoring sent."""
+    spent: list[Traffic] = []
+    judge = judge_of(method, params, slots, replies, score, spent)
+    rows, slot = call(owner.choose, None, slots.get(owner.name, {}), replies, judge)
+    sent = Traffic(sum(one.down for one in spent), sum(one.up for one in spent))
+    return select(replies, rows), {**slots, owner.name: slot}, sent
+
+
+def judge_of(
+    method: Method,
+    params: Params,
+    slots: Slots,
+    replies: Replies,
+    score: Score | None,
+    spent: list[Traffic],
+) -> Judge:
+    """Scores of the models that selections of the replies average to, before any further rule of the server.
+
+    What each scoring sent is added to `spent`.
+    """
+    if score is None:
+        raise ConfigError(
+            f"{method.name} searches, and needs samples to score its models on; none were given"
+        )
+
+    def judge(selections: Tensor) -> Tensor:
+        pieces = torch.split(selections, max(1, JUDGED_BYTES // max(bytes_of(params), 1)))
+        scores = [score(*mixtures(method, params, slots, replies, piece)) for piece in pieces]
+        spent.extend(one.traffic for one in scores)
+        return torch.cat([one.values for one in scores])
+
+    return judge
+
+
+def mixtures(
+    method: Method, params: Params, slots: Slots, replies: Replies, selections: Tensor
+) -> tuple[Params, Params]:
+    """The models [M, ...] and buffers that selections [M, K] of the replies average to, formed by one product."""
+    # Only a part that weighs looks at more than samples, and copies of every update would fill the memory.
+    seen = replies if method.owner("weigh") else replies._replace(delta={}, buffers={}, upload={})
+    weights = [weigh_replies(method, select(seen, rows), slots) for rows in selections]
+    shares = torch.zeros(len(selections), len(replies.client), dtype=torch.float64)
+    shares.scatter_(1, selections, torch.stack(weights))
+
+    def mixed(start: Tensor, delta: Tensor) -> Tensor:
+        change: Tensor = torch.tensordot(shares.to(delta.device, delta.dtype), delta, 1)
+        return start + change
+
+    buffers = [
+        average_buffers(w, take(replies.buffers, rows)) for w, rows in zip(weights, selections, strict=True)
+    ]
+    return tmap(mixed, params, replies.delta), stack(buffers)

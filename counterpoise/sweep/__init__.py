@@ -1,0 +1,1 @@
+"""Many runs: which, in which order, on which machines, and tuned how."""

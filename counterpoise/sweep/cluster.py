@@ -1,0 +1,69 @@
+"""Runs as tasks of a Ray cluster, for sweeps that outgrow one machine; all nodes must see the sweep's folder."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Generator, Sequence
+from typing import Any
+
+from counterpoise.data.root import data_root
+from counterpoise.errors import ConfigError
+from counterpoise.sweep.execute import Event, Group, Hands, Order, run_group, share_out, use_one_thread
+
+QUIET = (
+    "RAY_USAGE_STATS_ENABLED",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO",
+)  # no reports home, no advice on stderr
+
+
+def on_ray(groups: Sequence[Group], processes: int) -> Generator[Event]:
+    """On the cluster that RAY_ADDRESS names, else on a small one of so many processes that ends with the sweep."""
+    for name in QUIET:
+        os.environ.setdefault(name, "0")
+    try:
+        import ray
+    except ImportError:
+        raise ConfigError("--on ray needs Ray; install it with: pip install 'counterpoise[ray]'") from None
+    own: dict[str, Any] = (
+        {} if os.environ.get("RAY_ADDRESS") else {"num_cpus": processes, "include_dashboard": False}
+    )
+    ray.init(log_to_driver=False, logging_level=logging.ERROR, **own)
+    try:
+        yield from share_out(groups, RayHands(ray))
+    finally:
+        ray.shutdown()
+
+
+class RayHands(Hands[Any]):
+    """One task of one core for each group."""
+
+    def __init__(self, ray: Any) -> None:
+        self._ray = ray
+        self._task = ray.remote(num_cpus=1, max_retries=0)(run_remotely)
+        self.places = max(1, int(ray.cluster_resources().get("CPU", 1)))
+
+    def submit(self, group: Group) -> Any:
+        orders = json.dumps([one._asdict() for one in group])
+        return self._task.remote(orders, str(data_root().absolute()))
+
+    def collect(self, busy: Sequence[Any]) -> list[tuple[Any, list[str | None] | str]]:
+        ready, _ = self._ray.wait(list(busy))
+        return [(task, self._result(task)) for task in ready]
+
+    def close(self) -> None:
+        pass
+
+    def _result(self, task: Any) -> list[str | None] | str:
+        try:
+            return list(json.loads(self._ray.get(task)))
+        except self._ray.exceptions.RayError as error:
+            return f"Ray: {str(error).strip().splitlines()[0]}"
+
+
+def run_remotely(orders: str, root: str) -> str:
+    """What a task does: the orders of a group, with the data where the sweep has it."""
+    os.environ.setdefault("COUNTERPOISE_DATA", root)
+    use_one_thread()
+    return json.dumps(run_group([Order(**one) for one in json.loads(orders)]))

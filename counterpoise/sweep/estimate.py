@@ -1,0 +1,71 @@
+"""What a sweep would do and about how long it would take, from a few steps of each problem."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from counterpoise.run.assemble import assemble, load_federation
+from counterpoise.run.config.tables import CohortTable
+from counterpoise.run.store.folder import RunFolder
+from counterpoise.sweep.jobs import Job, expand, has_begun, is_done
+from counterpoise.sweep.sweep import Sweep
+from counterpoise.sweep.tune import jobs_of, searches_of
+
+STEPS = 4  # of a client, from which the time of a round is told
+
+State = Literal["done", "stopped", "to run"]
+
+
+class Plan(NamedTuple):
+    """The runs of a sweep, tuning first; with tuning, the runs after it take the settings that it chooses."""
+
+    jobs: list[Job]
+    states: list[State]
+    seconds: float  # of one process for what is not done; methods are taken to cost what the first one does
+
+
+def plan_sweep(sweep: Sweep, out: Path) -> Plan:
+    """What there is to do; nothing is written."""
+    jobs = [*jobs_of(searches_of(sweep)), *expand(sweep)]
+    states = [_state(job, out) for job in jobs]
+    todo = [job for job, state in zip(jobs, states, strict=True) if state != "done"]
+    return Plan(jobs, states, estimate_seconds(todo))
+
+
+def estimate_seconds(jobs: Sequence[Job]) -> float:
+    """Rounds to come, at the pace of a few steps of each problem on one process."""
+    first = {job.problem: job for job in reversed(jobs)}
+    pace = {problem: _seconds_a_round(job) for problem, job in first.items()}
+    return sum(job.experiment.rounds * pace[job.problem] for job in jobs)
+
+
+def _seconds_a_round(job: Job) -> float:
+    """From a few steps of one client, so that a plan of long runs does not take long itself."""
+    federation, local = load_federation(job.experiment), job.experiment.local
+    few = tuple(rows[: STEPS * local.batch_size] for rows in federation.clients)
+    engine = job.experiment.engine.model_copy(update={"processes": 1, "compile": False})
+    short = {"engine": engine, "local": local.model_copy(update={"epochs": 1}), "cohort": CohortTable(size=1)}
+    search = job.experiment.build_method().owner("choose")  # such a method asks all clients
+    experiment = job.experiment.model_copy(update={**short, **({"cohort": CohortTable()} if search else {})})
+    with closing(assemble(experiment, replace(federation, clients=few))) as simulation:
+        state, _ = simulation.advance(simulation.open())  # the first round is slower than the others
+        began = time.perf_counter()
+        state, _ = simulation.advance(state)
+        trained = time.perf_counter()
+        simulation.evaluate(state)
+        scored = time.perf_counter() - trained
+    asked = len(few) if search else 1
+    done = sum(len(rows) for rows in few) / len(few) * asked
+    samples = federation.samples().double().mean() * (job.experiment.cohort.size or len(few)) * local.epochs
+    return (trained - began) * float(samples) / max(done, 1) + scored / experiment.evaluate.every
+
+
+def _state(job: Job, out: Path) -> State:
+    if is_done(job, out):
+        return "done"
+    return "stopped" if has_begun(RunFolder(job.path(out))) else "to run"

@@ -1,0 +1,204 @@
+"""Runs of a sweep, one after another or in worker processes; each can be stopped at any moment and goes on later."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections import deque
+from collections.abc import Generator, Hashable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import torch
+
+from counterpoise.data.federation import Federation
+from counterpoise.errors import ConfigError, CounterpoiseError, one_line
+from counterpoise.report.pictures import Pictures
+from counterpoise.results.results import FAILURE
+from counterpoise.run.assemble import load_federation
+from counterpoise.run.config.experiment import make_experiment
+from counterpoise.run.runner import Member, resume, run_together, start
+from counterpoise.run.store.folder import RunFolder
+from counterpoise.sweep.jobs import Job, has_begun, known_experiment
+from counterpoise.sweep.tune import blindfold
+from counterpoise.system.atomic import write_atomically
+from counterpoise.system.toml import write_toml
+
+LISTENERS = (Pictures(),)
+DATA = ("data", "partition", "seed")  # what decides who holds which samples
+
+
+class Order(NamedTuple):
+    """A run as it travels to whoever executes it: plain words and numbers."""
+
+    path: str
+    config: dict[str, Any]
+    tuning: bool
+
+
+Group = Sequence[Order]  # runs that are executed together
+Handle = TypeVar("Handle", bound=Hashable)
+
+
+class Event(NamedTuple):
+    """A run began, or it ended, well where there is no error."""
+
+    path: str
+    ended: bool = False
+    error: str | None = None
+
+
+class Hands(Protocol[Handle]):
+    """Those who execute groups of runs; a handle stands for a group at work."""
+
+    places: int  # groups at work at once
+
+    def submit(self, group: Group) -> Handle: ...
+
+    def collect(self, busy: Sequence[Handle]) -> list[tuple[Handle, list[str | None] | str]]:
+        """Wait for some to end: the error of each run, or one line where all of the group were lost."""
+
+    def close(self) -> None: ...
+
+
+def order(job: Job, out: Path, alone: bool) -> Order:
+    """The job as it travels; beside others a run keeps to one process."""
+    # Only what was given: a pack, for one, refuses a partition that someone set.
+    tables = job.experiment.model_dump(mode="json", exclude_unset=True)
+    if not alone:
+        tables["engine"] = tables.get("engine", {}) | {"processes": 1}
+    return Order(str(job.path(out).absolute()), tables, job.tuning)
+
+
+def group(orders: Sequence[Order]) -> list[Group]:
+    """Which runs are executed together: those that differ only in seed and learning rate, where an engine can stack them."""
+    groups: dict[str, list[Order]] = {}
+    for one in orders:
+        groups.setdefault(_likeness(one), []).append(one)
+    return list(groups.values())
+
+
+def _likeness(one: Order) -> str:
+    """What runs of one program have in common; a run that began keeps to those it began with."""
+    folder = RunFolder(Path(one.path))
+    if has_begun(folder):
+        known = known_experiment(folder)
+        return json.dumps((known.engine.together if known else None) or one.path)
+    engine = one.config.get("engine", {})
+    on_gpu = torch.cuda.is_available() and engine.get("device", "auto") != "cpu"
+    if not (engine.get("name") == "stacked" or (engine.get("name", "auto") == "auto" and on_gpu)):
+        return one.path
+    local = {key: value for key, value in one.config.get("local", {}).items() if key != "lr"}
+    return json.dumps([one.tuning, one.config | {"seed": 0, "local": local}], sort_keys=True)
+
+
+def run_group(orders: Group) -> list[str | None]:
+    """Execute runs that belong together; the error of each, None where it went well."""
+    if len(orders) == 1:
+        return [run_one(one) for one in orders]
+    try:
+        ended = run_together([_member(one) for one in orders], LISTENERS)
+    except ConfigError:  # they cannot be joined, or one is at fault, which each will say for itself
+        return [run_one(one) for one in orders]
+    except Exception as error:  # whatever it is, other runs go on
+        return [note_failure(one, in_one_line(error)) for one in orders]
+    return [
+        note_failure(one, end) if isinstance(end, str) else None
+        for one, end in zip(orders, ended, strict=True)
+    ]
+
+
+def _member(one: Order) -> Member:
+    folder = RunFolder(Path(one.path))
+    make_ready(folder)
+    return Member(make_experiment(one.config), folder.path, _federation(one))
+
+
+def _federation(one: Order) -> Federation:
+    return _load(json.dumps({key: one.config[key] for key in DATA if key in one.config}), one.tuning)
+
+
+def run_one(one: Order) -> str | None:
+    """Start a run, or go on with it; what goes wrong is noted in its folder in one line."""
+    folder = RunFolder(Path(one.path))
+    try:
+        experiment = make_experiment(one.config)
+        federation = _federation(one)
+        make_ready(folder)
+        if has_begun(folder):
+            resume(folder.path, LISTENERS, federation, max_skipped=experiment.engine.max_skipped)
+        else:
+            start(experiment, folder.path, LISTENERS, federation)
+    except Exception as error:  # whatever it is, the other runs go on
+        return note_failure(one, in_one_line(error))
+    return None
+
+
+def one_by_one(groups: Sequence[Group]) -> Generator[Event]:
+    """In this process."""
+    for members in groups:
+        yield from (Event(one.path) for one in members)
+        yield from _ended(members, run_group(members))
+
+
+def share_out(groups: Sequence[Group], hands: Hands[Handle]) -> Generator[Event]:
+    """Each group to the next free place."""
+    waiting, busy = deque(groups), dict[Handle, Group]()
+    try:
+        while waiting or busy:
+            while waiting and len(busy) < hands.places:
+                members = waiting.popleft()
+                busy[hands.submit(members)] = members
+                yield from (Event(one.path) for one in members)
+            for handle, answer in hands.collect(list(busy)):
+                yield from _ended(busy.pop(handle), answer)
+    finally:
+        hands.close()
+
+
+def use_one_thread() -> None:
+    """Runs side by side share the cores; idle threads would spin on them."""
+    torch.set_num_threads(1)
+
+
+def note_failure(one: Order, error: str) -> str:
+    """Leave in the run's folder why it failed, and of which config, where none is there yet."""
+    folder = RunFolder(Path(one.path))
+    with suppress(OSError):
+        folder.path.mkdir(parents=True, exist_ok=True)
+        if not folder.holds_run():
+            write_atomically(folder.config, write_toml(make_experiment(one.config).tables()).encode())
+        folder.write_json(folder.path / FAILURE, {"error": error})
+    return error
+
+
+def make_ready(folder: RunFolder) -> None:
+    """Forget a failure; of a run that never began, forget what it left, so that it starts as if new."""
+    (folder.path / FAILURE).unlink(missing_ok=True)
+    # With a record it did begin: without its config, which nobody knows then, it is refused rather than forgotten.
+    if not has_begun(folder) and not folder.record.exists():
+        folder.forget()
+
+
+def in_one_line(error: Exception) -> str:
+    if isinstance(error, CounterpoiseError):
+        words = str(error)
+    elif isinstance(error, OSError):
+        words = f"{error.filename or 'output'}: {error.strerror or error}"
+    else:
+        words = f"{type(error).__name__}: {error}"
+    return one_line(words)
+
+
+def _ended(members: Group, answer: list[str | None] | str) -> Iterator[Event]:
+    errors = [note_failure(one, answer) for one in members] if isinstance(answer, str) else answer
+    for one, error in zip(members, errors, strict=True):
+        yield Event(one.path, ended=True, error=error)
+
+
+@functools.lru_cache(maxsize=1)
+def _load(config: str, tuning: bool) -> Federation:
+    """The data of a run, cut into clients; methods of one seed, which follow each other, share it."""
+    federation = load_federation(make_experiment(json.loads(config)))
+    return blindfold(federation) if tuning else federation

@@ -1,0 +1,160 @@
+"""A sweep from its file to its table: tune, run what is missing, compare, report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from counterpoise.errors import ConfigError
+from counterpoise.report.figures import write_figures
+from counterpoise.report.html import write_report
+from counterpoise.report.html.study import Study, study
+from counterpoise.report.render import write_tables
+from counterpoise.results.comparison import Comparison
+from counterpoise.results.labels import Labels
+from counterpoise.results.results import read_runs
+from counterpoise.run.store.folder import RunFolder
+from counterpoise.sweep.execute import Event, Group, group, one_by_one, order
+from counterpoise.sweep.jobs import Job, check_folders, expand, given_up, is_over
+from counterpoise.sweep.sweep import Sweep, load_sweep, write_sweep
+from counterpoise.sweep.tune import Tuned, choose_settings, jobs_of, searches_of
+from counterpoise.sweep.workers import in_workers
+from counterpoise.system.atomic import clear_temporaries, write_atomically
+
+SWEEP = "sweep.toml"  # in the folder of a sweep
+UNTUNED = "not run: none of its settings could be scored"
+
+
+class Means(NamedTuple):
+    """Where runs are executed, and how many at once."""
+
+    on: Literal["local", "ray"] = "local"
+    processes: int = 1
+
+
+class Tally(NamedTuple):
+    """How far the runs are."""
+
+    what: str  # "tuning" or "runs"
+    runs: int
+    done: int
+    running: int = 0
+    failed: int = 0
+
+    def after(self, event: Event) -> Tally:
+        if not event.ended:
+            return self._replace(running=self.running + 1)
+        failed = event.error is not None
+        return self._replace(
+            running=self.running - 1, done=self.done + (not failed), failed=self.failed + failed
+        )
+
+
+Show = Callable[[Tally], None]
+Failures = dict[Path, str]  # folder of a run -> why, in one line
+
+
+class Finished(NamedTuple):
+    """What a sweep came to."""
+
+    out: Path
+    jobs: Sequence[Job]
+    tuned: Sequence[Tuned]
+    unscored: Failures  # tuning runs that failed: their settings were not chosen
+    failures: Failures
+    given_up: Failures
+    comparison: Comparison
+    report: Path
+
+
+def run_sweep(sweep: Sweep, out: Path, means: Means, show: Show = lambda tally: None) -> Finished:
+    """Run what is not there yet, then write tables and report; the same call goes on after any stop."""
+    searches, _ = searches_of(sweep), expand(sweep)  # refused here, if at all, before anything is written
+    with _held(out):
+        write_atomically(out / SWEEP, write_sweep(sweep).encode())
+        failures, lost = run_jobs("tuning", jobs_of(searches), out, means, show)
+        unscored = failures | lost
+        tuned = choose_settings(sweep, searches, out)
+        jobs, untuned = _decide(sweep, tuned, out)
+        failures, lost = run_jobs("runs", jobs, out, means, show)
+        ended = _conclude(_study(sweep, out, jobs), out)
+        return Finished(out, jobs, tuned, unscored, untuned | failures, lost, *ended)
+
+
+def run_jobs(
+    what: str, jobs: Sequence[Job], out: Path, means: Means, show: Show
+) -> tuple[Failures, Failures]:
+    """Execute what is not over; the runs that failed, and those that were given up, now or before.
+
+    These would end so again, and have no result even where they were taken to their end.
+    """
+    check_folders(jobs, out)
+    todo = [job for job in jobs if not is_over(job, out)]
+    orders = [order(job, out, alone=means == Means()) for job in todo]
+    paths = {one.path: job.path(out) for one, job in zip(orders, todo, strict=True)}
+    tally, failures = Tally(what, len(jobs), len(jobs) - len(todo)), Failures()
+    show(tally)
+    with closing(_execute(group(orders), means)) as events:
+        for event in events:
+            tally = tally.after(event)
+            show(tally)
+            if event.error is not None:
+                failures[paths[event.path]] = event.error
+    lost = {job.path(out): why for job in jobs if (why := given_up(job, out)) is not None}
+    return {path: error for path, error in failures.items() if path not in lost}, lost
+
+
+@contextmanager
+def _held(out: Path) -> Iterator[None]:
+    """The sweep's folder, for one sweep at a time."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{out} cannot be made: {error.strerror}") from None
+    with RunFolder(out).locked():
+        clear_temporaries(out)
+        yield
+
+
+def _execute(groups: Sequence[Group], means: Means) -> Generator[Event]:
+    if groups and means.on == "ray":
+        from counterpoise.sweep.cluster import on_ray
+
+        return on_ray(groups, means.processes)
+    return in_workers(groups, means.processes) if means.processes > 1 else one_by_one(groups)
+
+
+def _decide(sweep: Sweep, tuned: Sequence[Tuned], out: Path) -> tuple[list[Job], Failures]:
+    """The runs with the settings that tuning chose, and those that are left out for want of one."""
+    chosen = {(one.search.method, one.search.problem): one.chosen for one in tuned}
+    jobs = expand(sweep, {key: setting for key, setting in chosen.items() if setting is not None})
+    untuned = [job for job in jobs if chosen.get((job.method, job.problem), {}) is None]
+    return [job for job in jobs if job not in untuned], {job.path(out): UNTUNED for job in untuned}
+
+
+def read_sweep(out: Path, given: Mapping[str, Any]) -> Study:
+    """The runs of a sweep's folder, compared as the sweep has it, but for the options of its table that are given."""
+    sweep = load_sweep(out / SWEEP)
+    table = sweep.table.model_copy(update={key: value for key, value in given.items() if value is not None})
+    known = _study(sweep.model_copy(update={"table": table}), out, expand(sweep))
+    if not known.results:
+        unbegun = ConfigError(f"no run in {out}: the sweep there has not begun")
+        raise next(iter(known.left_out.values()), unbegun)
+    return known
+
+
+def _study(sweep: Sweep, out: Path, jobs: Sequence[Job]) -> Study:
+    """The runs as far as they got, paired by what the sweep calls them."""
+    found = read_runs(job.path(out) for job in jobs if RunFolder(job.path(out)).holds_run())
+    # Also of jobs that tuning left without a setting: the baseline may be among them.
+    labels = {job.path(out): Labels(job.problem, job.method) for job in (*expand(sweep), *jobs)}
+    return study(found, labels, **sweep.table.model_dump())
+
+
+def _conclude(known: Study, out: Path) -> tuple[Comparison, Path]:
+    """Tables, figures and report."""
+    write_tables(known.comparison, out)
+    write_figures(known, out)
+    return known.comparison, write_report(known, out / "report.html")

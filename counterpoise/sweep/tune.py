@@ -1,0 +1,199 @@
+"""Every method tuned alike: a grid of settings, one budget, and scores from the validation split alone."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from counterpoise.data.federation import Federation
+from counterpoise.errors import ConfigError
+from counterpoise.metrics.catalogue import find
+from counterpoise.sweep.grids import check_grids, draw_settings, grid_of
+from counterpoise.sweep.jobs import (
+    Job,
+    Problem,
+    Setting,
+    given_up,
+    make_job,
+    name_apart,
+    problems_of,
+    result_of,
+)
+from counterpoise.sweep.specs import describe_setting
+from counterpoise.sweep.sweep import MethodEntry, Sweep, Tune
+from counterpoise.system.atomic import write_atomically
+
+
+class Trial(NamedTuple):
+    """A setting of a method on a problem, with the runs that score it."""
+
+    setting: Setting
+    jobs: Sequence[Job]
+
+
+class Search(NamedTuple):
+    """The settings tried for a method on a problem, of so many that its grid has."""
+
+    method: str
+    problem: str
+    grid: int
+    trials: Sequence[Trial]
+
+
+class Tuned(NamedTuple):
+    """What a search found; no setting where every run failed."""
+
+    search: Search
+    scores: Sequence[Sequence[float | None]]  # of each trial, by seed
+    chosen: Setting | None
+
+
+def searches_of(sweep: Sweep) -> list[Search]:
+    """What tuning tries; none where the sweep does not tune."""
+    if sweep.tune is None:
+        return []
+    check_grids(sweep)
+    tune = sweep.tune
+    planned = [_plan(entry, problem, tune) for problem in problems_of(sweep) for entry in sweep.methods]
+    names = iter(name_apart(job for search in planned for trial in search.trials for job in trial.jobs))
+    return [
+        search._replace(
+            trials=[trial._replace(jobs=[next(names) for _ in trial.jobs]) for trial in search.trials]
+        )
+        for search in planned
+    ]
+
+
+def jobs_of(searches: Iterable[Search]) -> list[Job]:
+    """The runs that decide; a method with a single setting has nothing to decide."""
+    return [
+        job for search in searches if len(search.trials) > 1 for trial in search.trials for job in trial.jobs
+    ]
+
+
+def choose_settings(sweep: Sweep, searches: Iterable[Search], out: Path) -> list[Tuned]:
+    """What each search found, noted in tuning.json; nothing where the sweep does not tune."""
+    if sweep.tune is None:
+        return []
+    tuned = [choose(search, out, sweep.tune.score) for search in searches]
+    write_atomically(out / "tuning.json", (json.dumps(record(tuned, sweep.tune), indent=2) + "\n").encode())
+    return tuned
+
+
+def choose(search: Search, out: Path, score: str) -> Tuned:
+    """The setting with the best mean over seeds; the first of equals."""
+    if len(search.trials) == 1:
+        return Tuned(search, [[]], search.trials[0].setting)
+    scores = [[_score(job, out, score) for job in trial.jobs] for trial in search.trials]
+    sign = -1 if find(score).lower else 1
+    means = [_mean(values, sign) for values in scores]
+    best = max(means)
+    chosen = None if best == -math.inf else search.trials[means.index(best)].setting
+    return Tuned(search, scores, chosen)
+
+
+def blindfold(federation: Federation) -> Federation:
+    """The federation with what is held out for validation in place of the test set, which a tuning run never sees.
+
+    It stays for validation too: FedHOO and the ratio loss learn from it, in a tuning run as in any other.
+    """
+    held = federation.validation
+    if held is None or not len(held.y):
+        rows = [*federation.held_out, torch.zeros(0, dtype=torch.int64)]
+        held = federation.train.take(torch.cat(rows))
+    if not len(held.y):
+        raise ConfigError(
+            "tuning needs a validation split and none has a sample; legal with more data, or with a larger data.validation or partition.validation"
+        )
+    return replace(federation, test=held)
+
+
+def record(tuned: Sequence[Tuned], tune: Tune) -> dict[str, Any]:
+    """The content of tuning.json."""
+    return {
+        "score": tune.score,
+        "split": "validation",
+        "budget": tune.budget,
+        "seeds": tune.seeds,
+        "searches": [_record_search(one) for one in tuned],
+    }
+
+
+def budget_lines(tuned: Sequence[Tuned], tune: Tune) -> list[str]:
+    """One line a search: how many settings were tried of how many, and which was chosen."""
+    seeds = f"{len(tune.seeds)} seed{'s' * (len(tune.seeds) > 1)}"
+    head = f"tuned by {tune.score} on the validation split, at most {tune.budget} settings a method, {seeds} each:"
+    return [head, *(f"  {_words(one)}" for one in tuned)]
+
+
+def _plan(entry: MethodEntry, problem: Problem, tune: Tune) -> Search:
+    grid = grid_of(entry, tune)
+    settings = draw_settings(grid, tune.budget, entry.name)
+    trials = [
+        Trial(setting, [_trial_job(entry, problem, tune, setting, seed) for seed in tune.seeds])
+        for setting in settings
+    ]
+    return Search(entry.name, problem.name, math.prod(map(len, grid.values())), trials)
+
+
+def _trial_job(entry: MethodEntry, problem: Problem, tune: Tune, setting: Setting, seed: int) -> Job:
+    job = make_job(entry, problem, seed, setting, tune.rounds)
+    experiment = job.experiment
+    if experiment.data.name != "pack" and not (experiment.data.validation or experiment.partition.validation):
+        raise ConfigError(
+            "tune needs a validation split, since the test set is not for tuning; legal: data.validation or partition.validation above 0 in [base]"
+        )
+    return job._replace(
+        name=f"{entry.name} {problem.name} {describe_setting(setting)} seed{seed}", tuning=True
+    )
+
+
+def _score(job: Job, out: Path, score: str) -> float | None:
+    result = result_of(job.path(out))
+    if result is None or result.summary is None:
+        return None
+    if given_up(job, out) is not None:  # even where someone took it to its end
+        return None
+    return result.summary.get(score)
+
+
+def _mean(values: Sequence[float | None], sign: int) -> float:
+    """The mean over seeds, high where good; a setting that failed with one of them is not chosen."""
+    known = [value for value in values if value is not None]
+    return sign * statistics.fmean(known) if len(known) == len(values) else -math.inf
+
+
+def _record_search(one: Tuned) -> dict[str, Any]:
+    trials = [
+        {
+            "setting": dict(trial.setting),
+            "scores": list(scores),
+            "runs": [job.name for job in trial.jobs] if scores else [],
+        }
+        for trial, scores in zip(one.search.trials, one.scores, strict=True)
+    ]
+    chosen = None if one.chosen is None else dict(one.chosen)
+    return {
+        "method": one.search.method,
+        "problem": one.search.problem,
+        "grid": one.search.grid,
+        "tried": len(trials),
+        "chosen": chosen,
+        "trials": trials,
+    }
+
+
+def _words(one: Tuned) -> str:
+    search = one.search
+    where = f"{search.method} on {search.problem}" if search.problem else search.method
+    if one.chosen is None:
+        return f"{where}: none of {len(search.trials)} settings could be scored"
+    tried = f"{len(search.trials)} of {search.grid} settings"
+    return f"{where}: {tried}, chosen {describe_setting(one.chosen) or 'as given'}"
