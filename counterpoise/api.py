@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from torch import nn
 
 from counterpoise.core.local import Local
 from counterpoise.core.method import Method, MethodSpec
-from counterpoise.data.dataset import DATASETS, Dataset
 from counterpoise.data.federation import Federation
-from counterpoise.data.prepare import apply_imbalance, split_federation
+from counterpoise.data.prepare import load_data, split_federation
 from counterpoise.engines.choose import EngineSettings
 from counterpoise.registry.arguments import Seed, check_arguments, parameters_of, refuse_unknown
 from counterpoise.registry.registry import Count
@@ -24,22 +22,7 @@ from counterpoise.run.patience import GivenUpError, why_given_up
 from counterpoise.run.summary import summarise
 from counterpoise.server.cohort import Cohort
 
-
-def load_data(
-    name: str,
-    imbalance: float | str | Mapping[str, Any] = 1.0,
-    root: Path | str | None = None,
-    imbalanced_test: bool = False,
-    **arguments: Any,
-) -> Dataset:
-    """A data set by name, with an imbalance: the factor of a long tail, or ``{"step": {"factor": 10.0}}``.
-
-    With `imbalanced_test` the test set has it too; else that stays as it is.
-    """
-    name, imbalance = check_arguments("load_data", load_data, name=name, imbalance=imbalance)
-    whole = DATASETS.build(name, arguments)(None if root is None else Path(root))
-    return apply_imbalance(whole, imbalance, test=imbalanced_test)
-
+__all__ = ["Outcome", "load_data", "simulate", "split"]
 
 split = split_federation
 

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from counterpoise.core.messages import Broadcast, Result, Task
-from counterpoise.core.tree import Tree, bytes_of, unflatten
+from counterpoise.core.tree import bytes_of, unflatten
 from counterpoise.engines.loop import train_task
 from counterpoise.engines.memories import Memory
 from counterpoise.engines.slab import Slab, as_places
@@ -48,8 +48,8 @@ class ProcessTrainer:
         return [self._train(load.tasks, load.memories, load.broadcast) for load in loads]
 
     def _train(self, tasks: Sequence[Task], memories: Sequence[Memory], broadcast: Broadcast) -> Result:
-        tree = {"params": broadcast.params, "buffers": broadcast.buffers, "shared": broadcast.shared}
-        news = {"round": broadcast.round, "lr": broadcast.lr, "places": self._news.write(tree)}
+        places = self._news.write(broadcast.to_tree())
+        news = {"round": broadcast.round, "lr": broadcast.lr, "places": places}
         try:
             return self._share_out(tasks, memories, news)
         except LOST:
@@ -75,14 +75,7 @@ class ProcessTrainer:
             for worker in [worker for worker in busy if worker.line in ready]:
                 worker.fetch(stacked, len(tasks))
                 give(worker)
-        tree = unflatten(stacked)
-        return Result(
-            tree["delta"],
-            tree.get("buffers", {}),
-            tree.get("upload", {}),
-            tree.get("memory", {}),
-            tree["loss"],
-        )
+        return Result.from_tree(unflatten(stacked))
 
     def close(self) -> None:
         """End the workers."""
@@ -194,7 +187,7 @@ def _serve(
                 to, back = slabs[job["slab"]]
                 memory = to.read(as_places(job["places"]))
                 result = train_task(work, Task(job["client"], job["knobs"]), memory, broadcast)
-                answer = {"slab": job["slab"], "places": back.write(result._asdict())}
+                answer = {"slab": job["slab"], "places": back.write(result.to_tree())}
                 line.send_bytes(json.dumps(answer).encode())
     except LOST:
         return
@@ -206,10 +199,7 @@ def _serve(
 
 
 def _read_news(news: dict[str, Any], slab: Slab) -> Broadcast:
-    tree: Tree = slab.read(as_places(news["places"]))
-    return Broadcast(
-        news["round"], news["lr"], tree["params"], tree.get("buffers", {}), tree.get("shared", {})
-    )
+    return Broadcast.from_tree(news["round"], news["lr"], slab.read(as_places(news["places"])))
 
 
 def keep_memory() -> None:

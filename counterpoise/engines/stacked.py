@@ -121,7 +121,7 @@ class StackedTrainer:
 
 def _received(broadcasts: Sequence[Broadcast]) -> Tree:
     """What the server of the one run sent, or, of several, their servers, stacked."""
-    sent = [{"params": b.params, "buffers": b.buffers, "shared": b.shared} for b in broadcasts]
+    sent = [broadcast.to_tree() for broadcast in broadcasts]
     return sent[0] if len(sent) == 1 else stack(sent)
 
 

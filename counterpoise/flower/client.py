@@ -8,18 +8,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-import torch
 from flwr.app import Error, Message, RecordDict
 
-from counterpoise.client.measure import measure
-from counterpoise.client.round import enroll
-from counterpoise.core.tree import Tree, finite_rows, stack, take, tmap
-from counterpoise.engines.loop import train_task
+from counterpoise.core.messages import Broadcast
+from counterpoise.core.tree import Tree, rows
+from counterpoise.engines import service
+from counterpoise.engines.loop import LoopTrainer
 from counterpoise.engines.threads import threads
-from counterpoise.engines.workplace import Workplace
+from counterpoise.engines.workplace import Workload, Workplace
 from counterpoise.errors import CounterpoiseError
 from counterpoise.flower import messages
-from counterpoise.flower.forms import reply_tree
 from counterpoise.flower.hello import answer_hello
 from counterpoise.flower.memory import DiskMemory, next_token
 from counterpoise.flower.messages import TrainAsk, TrainReply
@@ -83,27 +81,14 @@ def _note_received(seat: Seat, ask: TrainAsk, sha256: str) -> None:
 
 def _train_tasks(work: Workplace, ask: TrainAsk, known: Tree | None) -> tuple[TrainReply, Tree]:
     """The answers, and what the client keeps: that of its last task, as in one process."""
-    memory = (
-        enroll(work.method, ask.broadcast.params, len(work.federation.classes)) if known is None else known
-    )
-    memory, broadcast = _placed(memory, work), ask.broadcast
-    broadcast = broadcast._replace(
-        params=_placed(broadcast.params, work),
-        buffers=_placed(broadcast.buffers, work),
-        shared=_placed(broadcast.shared, work),
-    )
-    with threads(1):
-        results = [train_task(work, task, memory, broadcast) for task in ask.tasks]
-    kept = results[-1].memory
-    trees = []
-    for result in results:
-        sound = bool(finite_rows(stack([result.memory]), 1)) if result.memory else True
-        # A memory that is not finite must never be accepted: its loss marks the reply as bad.
-        trees.append(
-            reply_tree(result if sound else result._replace(loss=torch.full_like(result.loss, torch.nan)))
-        )
+    sent = ask.broadcast
+    broadcast = Broadcast.from_tree(sent.round, sent.lr, work.place(sent.to_tree()))
+    memory = work.place(service.first_memory(work, broadcast.params) if known is None else known)
+    count = len(ask.tasks)
+    [result] = service.train(LoopTrainer(), [Workload(work, ask.tasks, [memory] * count, broadcast)])
     samples = len(work.federation.clients[ask.tasks[0].client])
-    return TrainReply(samples, trees, ""), kept
+    kept = rows(result.memory, count)[-1] if result.memory else {}
+    return TrainReply(samples, rows(result.reply_tree(), count), ""), kept
 
 
 def measure_models(seat: Seat, content: RecordDict) -> RecordDict:
@@ -111,18 +96,6 @@ def measure_models(seat: Seat, content: RecordDict) -> RecordDict:
     facts, models, buffers, measurement = messages.read_measure(content)
     if facts["client"] != seat.name:
         raise Refused("client")
-    federation, number = seat.work.federation, len(next(iter(models.values())))
-    samples = federation.train.take(federation.held_out[seat.number])
     with threads(1):
-        sums = [
-            measure(
-                seat.work.model, take(models, k), take(buffers, k), samples, federation.scaling, measurement
-            )
-            for k in range(number)
-        ]
-    return messages.write_measure_reply(facts, stack(sums))
-
-
-def _placed(tree: Tree, work: Workplace) -> Tree:
-    """A tree where the client's data is."""
-    return tmap(lambda leaf: leaf.to(work.federation.train.x.device), tree)
+        sums = service.measure_held_out(seat.work, seat.number, models, buffers, measurement)
+    return messages.write_measure_reply(facts, sums)

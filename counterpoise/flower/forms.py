@@ -8,13 +8,13 @@ from dataclasses import replace
 import torch
 
 from counterpoise.client.measure import measure
-from counterpoise.client.round import enroll
-from counterpoise.core.messages import Broadcast, Result, Task
+from counterpoise.core.messages import Broadcast, Task
 from counterpoise.core.part import Measurement
 from counterpoise.core.tree import Tree, flatten, unflatten
 from counterpoise.data.dataset import Samples
 from counterpoise.data.federation import Federation
 from counterpoise.engines.loop import train_task
+from counterpoise.engines.service import first_memory, survey
 from counterpoise.engines.workplace import Workplace
 from counterpoise.flower.refusal import Refused
 
@@ -59,29 +59,16 @@ def probe(work: Workplace) -> Workplace:
     return replace(work, federation=invented, local=replace(work.local, epochs=1))
 
 
-def reply_tree(result: Result) -> Tree:
-    """What leaves a client after a task; its memory does not."""
-    return {
-        "delta": result.delta,
-        "buffers": result.buffers,
-        "upload": result.upload,
-        "loss": result.loss,
-    }
-
-
 def reply_form(work: Workplace, task: Task, broadcast: Broadcast) -> Form:
     """The form of an answer to this task."""
     invented = probe(work)
-    memory = enroll(work.method, broadcast.params, len(work.federation.classes))
-    result = train_task(invented, replace(task, client=0), memory, broadcast)
-    return form_of(reply_tree(result))
+    result = train_task(invented, replace(task, client=0), first_memory(work, broadcast.params), broadcast)
+    return form_of(result.reply_tree())
 
 
 def survey_form(work: Workplace) -> Form:
     """The form of what a client says before round 0."""
-    data, classes = probe(work).federation.client(0), len(work.federation.classes)
-    surveys = {p.name: p.survey(data, classes) for p in work.method.parts if p.survey is not None}
-    return form_of(surveys)
+    return form_of(survey(probe(work), 0))
 
 
 def sums_form(work: Workplace, params: Tree, buffers: Tree, measurement: Measurement) -> Form:

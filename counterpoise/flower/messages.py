@@ -70,18 +70,14 @@ class Hello(NamedTuple):
 def broadcast_digest(broadcast: Broadcast) -> str:
     """SHA-256 of all that a round tells its clients: the same for every client, and each of them checks it."""
     facts = json.dumps([broadcast.round, float(broadcast.lr)]).encode()
-    return hashlib.sha256(facts + digest(_broadcast_tree(broadcast)).encode()).hexdigest()
-
-
-def _broadcast_tree(broadcast: Broadcast) -> Tree:
-    return {"params": broadcast.params, "buffers": broadcast.buffers, "shared": broadcast.shared}
+    return hashlib.sha256(facts + digest(broadcast.to_tree()).encode()).hexdigest()
 
 
 def write_train(asks: Sequence[TrainAsk], sha256: str) -> list[RecordDict]:
     """One message a client; the model is packed once."""
     if not asks:
         return []
-    model = pack_tree(_broadcast_tree(asks[0].broadcast))
+    model = pack_tree(asks[0].broadcast.to_tree())
     return [_train_content(ask, sha256, model) for ask in asks]
 
 
@@ -103,12 +99,10 @@ def read_train(content: RecordDict, client: int) -> tuple[TrainAsk, str]:
     """What the server asks, for the client of this number, and the digest of what was received, checked."""
     facts = unpack_facts(content.get("ask"), ASK)
     _, model = take(content, ["ask", "model"])
-    tree = unpack_tree(model)
     try:
-        params, (buffers, shared) = tree["params"], (tree.get(name, {}) for name in ("buffers", "shared"))
+        broadcast = Broadcast.from_tree(facts["round"], facts["lr"], unpack_tree(model))
     except KeyError:
         raise Refused("names") from None
-    broadcast = Broadcast(facts["round"], facts["lr"], params, buffers, shared)
     if broadcast_digest(broadcast) != facts["sha256"]:
         raise Refused("sha256")
     tasks = [Task(client, knobs) for knobs in _read_tasks(facts["tasks"])]

@@ -5,7 +5,6 @@ It runs what is installed on this machine. A run's app is never fetched and neve
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import secrets
 import threading
@@ -18,7 +17,6 @@ from pathlib import Path
 import httpx
 from flwr.app import Error, Message
 
-from counterpoise.errors import ConfigError
 from counterpoise.flower import client, messages
 from counterpoise.flower.adapter import APP, PLACE_HEADER, VERSION_HEADER
 from counterpoise.flower.client import Seat
@@ -27,6 +25,7 @@ from counterpoise.flower.job import ClientFile
 from counterpoise.flower.refusal import CLIENT_FAILED
 from counterpoise.flower.wire import HEARTBEAT, Turned, Wire, read_key
 from counterpoise.flower.workplaces import open_seat
+from counterpoise.system.lock import locked
 from counterpoise.version import __version__
 
 LOG = logging.getLogger("counterpoise")
@@ -83,7 +82,7 @@ def join(own: ClientFile, link: Link, say: Say = LOG.info) -> None:
     state.mkdir(parents=True, exist_ok=True, mode=0o700)
     key = None if link.certs is None else read_key(link.certs.private_key(own.name))
     authority = None if link.certs is None else link.certs.authority
-    with _alone(state, own.name):
+    with locked(state, f"client {own.name} runs already with the state in {state}; start it once"):
         headers, said = {VERSION_HEADER: __version__, PLACE_HEADER: _place(state)}, ""
         resident = Resident(own, say)
         while True:
@@ -150,15 +149,3 @@ def _place(state: Path) -> str:
         path.touch(mode=0o600)
         path.write_text(secrets.token_hex(16))
     return path.read_text()
-
-
-@contextmanager
-def _alone(state: Path, name: str) -> Iterator[None]:
-    with (state / ".lock").open("w") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise ConfigError(
-                f"client {name} runs already with the state in {state}; legal: one node a client"
-            ) from None
-        yield

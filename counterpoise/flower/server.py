@@ -186,10 +186,7 @@ class FlowerEngine:
         samples = torch.tensor([row[1] for row in rows], dtype=torch.int64)
         # Without any reply there are still names and types to hand on.
         trees = stack([row[2] for row in rows]) if rows else take(stack([zeros_of(form)]), slice(0))
-        tree = tmap(self._placed, trees)
-        return Replies(
-            client, samples, tree["delta"], tree.get("buffers", {}), tree.get("upload", {}), tree["loss"]
-        )
+        return Replies.from_tree(client, samples, tmap(self._placed, trees))
 
     def _placed(self, leaf: torch.Tensor) -> torch.Tensor:
         return leaf.to(self.work.federation.train.x.device)

@@ -30,6 +30,15 @@ class ServerState:
     slots: dict[str, Tree]  # part name -> server slot
     round: int = 0
 
+    def to_tree(self) -> Tree:
+        """All tensors of it; the round is kept beside them."""
+        return {"params": self.params, "buffers": self.buffers, "slots": self.slots}
+
+    @classmethod
+    def from_tree(cls, tree: Tree, round: int) -> ServerState:
+        """Trees that were stored leave out what was empty."""
+        return cls(tree["params"], tree.get("buffers", {}), tree.get("slots", {}), round)
+
 
 @dataclass(frozen=True)
 class Server:

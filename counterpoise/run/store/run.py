@@ -94,9 +94,8 @@ def resumable(folder: RunFolder) -> Iterator[None]:
 
 
 def _save(run: Run, state: ServerState, seconds: float) -> None:
-    server = {"params": state.params, "buffers": state.buffers, "slots": state.slots}
     facts = {**run.facts, "logs": run.folder.mark_logs(), "seconds": seconds}
-    run.store.save(state.round, server, run.simulation.engine.memory, facts)
+    run.store.save(state.round, state.to_tree(), run.simulation.engine.memory, facts)
 
 
 def conclude(run: Run, state: ServerState, seconds: float, told: Told) -> dict[str, Any] | str:
@@ -144,8 +143,7 @@ def _file_digests(run: Run, metrics: bytes) -> dict[str, str]:
 
 def _state_digest(state: ServerState, memory: Mapping[int, Any], metrics: bytes) -> str:
     """SHA-256 of all that the run has come to: model, server, clients and rows."""
-    whole = {"params": state.params, "buffers": state.buffers, "slots": state.slots}
-    total = hashlib.sha256(digest(whole).encode())
+    total = hashlib.sha256(digest(state.to_tree()).encode())
     for client in sorted(memory):
         total.update(f"{client} {digest(memory[client])}".encode())
     total.update(metrics)
