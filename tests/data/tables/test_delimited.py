@@ -1,4 +1,4 @@
-"""Tables as model inputs, by hand and by property."""
+"""Columns of a known layout as model inputs, by hand."""
 
 from __future__ import annotations
 
@@ -7,10 +7,7 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from counterpoise.data.split import stratified_split
 from counterpoise.data.tables.delimited import class_codes, classes_by_frequency, encode
 from counterpoise.data.tables.fit import fit_numbers
 from counterpoise.errors import DataError
@@ -65,33 +62,6 @@ def test_classes_are_ordered_by_frequency_then_name() -> None:
     assert class_codes(labels, classes, "file").tolist() == [2, 0, 1, 0]
     with pytest.raises(DataError, match="file: label 'b' in data row 1; legal: a, c"):
         class_codes(labels, ("a", "c"), "file")
-
-
-@given(
-    sizes=st.lists(st.integers(1, 40), min_size=1, max_size=6),
-    share=st.floats(0.05, 0.95),
-    seed=st.integers(0, 99),
-)
-def test_a_stratified_split_is_disjoint_complete_and_proportional(
-    sizes: list[int], share: float, seed: int
-) -> None:
-    rng = np.random.default_rng(seed)
-    strata = rng.permutation(np.repeat(np.arange(len(sizes)), sizes))
-    split = stratified_split(strata, share, rng)
-    assert sorted([*split.train, *split.test]) == list(range(len(strata)))
-    assert np.all(np.diff(split.train) > 0)
-    for stratum, size in enumerate(sizes):
-        tested = int(np.sum(strata[split.test] == stratum))
-        assert abs(tested - share * size) <= 1
-        assert tested < size
-        assert tested > 0 or size == 1
-
-
-def test_a_split_depends_on_its_stream_only() -> None:
-    strata = np.repeat([0, 1], 50)
-    first, second, other = (stratified_split(strata, 0.2, np.random.default_rng(seed)) for seed in (1, 1, 2))
-    assert first.test.tolist() == second.test.tolist()
-    assert first.test.tolist() != other.test.tolist()
 
 
 def test_registering_the_sets_imports_nothing_heavy() -> None:
