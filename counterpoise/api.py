@@ -22,13 +22,13 @@ from counterpoise.run.patience import GivenUpError, why_given_up
 from counterpoise.run.summary import summarise
 from counterpoise.server.cohort import Cohort
 
-__all__ = ["Outcome", "load_data", "simulate", "split"]
+__all__ = ["SimulationResult", "load_data", "simulate", "split"]
 
 split = split_federation
 
 
 @dataclass(frozen=True)
-class Outcome(Mapping[str, Any]):
+class SimulationResult(Mapping[str, Any]):
     """What a run came to: a summary by name, the rows of all rounds, and the trained module."""
 
     summary: dict[str, Any]
@@ -55,7 +55,7 @@ def simulate(
     evaluate_every: Count = 1,
     watch: Callable[[Mapping[str, Any], int], None] | None = None,
     **settings: Any,
-) -> Outcome:
+) -> SimulationResult:
     """Run a method on a federation in this process; ``settings`` are those of ``build_simulation``: local, cohort, engine.
 
     `watch` is called after each round with its row and the number of all rounds.
@@ -75,4 +75,4 @@ def simulate(
                 watch(ended.row, simulation.rounds)
     if why := why_given_up(rows, simulation.settings.max_skipped, simulation.rounds):
         raise GivenUpError(f"simulate has no result: {why}")
-    return Outcome(summarise(simulation, state, rows, seconds), rows, simulation.module(state))
+    return SimulationResult(summarise(simulation, state, rows, seconds), rows, simulation.module(state))

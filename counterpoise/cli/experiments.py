@@ -100,7 +100,7 @@ def watched(work: Work, folder: Path) -> dict[str, Any]:
     from counterpoise.report.pictures import Pictures
     from counterpoise.run.store.folder import RunFolder
 
-    with interruptible(RunFolder(folder).way_on), Live() as live:
+    with interruptible(RunFolder(folder).resume_hint), Live() as live:
         return work([live, Pictures()], live.say)
 
 

@@ -24,7 +24,7 @@ from counterpoise.flower.messages import TrainAsk, TrainReply
 from counterpoise.flower.refusal import CLIENT_FAILED, Refused
 
 
-class Seat(NamedTuple):
+class ClientContext(NamedTuple):
     """A client at its place: who it is, what it works on, and where it keeps its memory."""
 
     name: str
@@ -33,13 +33,13 @@ class Seat(NamedTuple):
     state: Path
 
 
-Handler = Callable[[Seat, RecordDict], RecordDict]
+Handler = Callable[[ClientContext, RecordDict], RecordDict]
 
 
-def answer(message: Message, seat: Callable[[], Seat], handler: Handler) -> Message:
+def answer(message: Message, context: Callable[[], ClientContext], handler: Handler) -> Message:
     """The reply; an exception's text, which could hold data or paths, stays in this machine's log."""
     try:
-        return Message(handler(seat(), message.content), reply_to=message)
+        return Message(handler(context(), message.content), reply_to=message)
     except Refused as refusal:
         word = refusal.reason
     except CounterpoiseError as error:
@@ -51,31 +51,31 @@ def answer(message: Message, seat: Callable[[], Seat], handler: Handler) -> Mess
     return Message(Error(CLIENT_FAILED, word), reply_to=message)
 
 
-def say_hello(seat: Seat, content: RecordDict) -> RecordDict:
-    return answer_hello(seat.work, seat.name, seat.number)
+def say_hello(context: ClientContext, content: RecordDict) -> RecordDict:
+    return answer_hello(context.work, context.name, context.number)
 
 
-def train(seat: Seat, content: RecordDict) -> RecordDict:
+def train(context: ClientContext, content: RecordDict) -> RecordDict:
     """Train every task of the message from the memory that it names, and keep the outcome as pending."""
-    ask, sha256 = messages.read_train(content, seat.number)
-    if ask.client != seat.name:
+    ask, sha256 = messages.read_train(content, context.number)
+    if ask.client != context.name:
         raise Refused("client")
-    _note_received(seat, ask, sha256)
-    disk = DiskMemory(seat.state, ask.run, seat.name)
+    _note_received(context, ask, sha256)
+    disk = DiskMemory(context.state, ask.run, context.name)
     known = disk.load(ask.memory)
-    disk.settle(ask.memory, ask.broadcast.round, ask.since)
-    reply, kept = _train_tasks(seat.work, ask, known)
-    token = next_token(ask.memory, seat.name, sha256) if kept else ""
+    disk.collect_garbage(ask.memory, ask.broadcast.round, ask.since)
+    reply, kept = _train_tasks(context.work, ask, known)
+    token = next_token(ask.memory, context.name, sha256) if kept else ""
     if kept:
         disk.write(token, ask.memory, ask.broadcast.round, kept)
     return messages.write_train_reply(ask, sha256, reply._replace(token=token))
 
 
-def _note_received(seat: Seat, ask: TrainAsk, sha256: str) -> None:
+def _note_received(context: ClientContext, ask: TrainAsk, sha256: str) -> None:
     """A log by which clients can compare among themselves that a round's server sent all of them the same."""
-    seat.state.mkdir(parents=True, exist_ok=True, mode=0o700)
-    row = {"run": ask.run, "client": seat.name, "round": ask.broadcast.round, "sha256": sha256}
-    with (seat.state / "received.jsonl").open("a") as stream:
+    context.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    row = {"run": ask.run, "client": context.name, "round": ask.broadcast.round, "sha256": sha256}
+    with (context.state / "received.jsonl").open("a") as stream:
         stream.write(json.dumps(row) + "\n")
 
 
@@ -91,11 +91,11 @@ def _train_tasks(work: Workplace, ask: TrainAsk, known: Tree | None) -> tuple[Tr
     return TrainReply(samples, rows(result.reply_tree(), count), ""), kept
 
 
-def measure_models(seat: Seat, content: RecordDict) -> RecordDict:
+def measure_models(context: ClientContext, content: RecordDict) -> RecordDict:
     """Sums of a measurement of each given model on what this client holds out."""
     facts, models, buffers, measurement = messages.read_measure(content)
-    if facts["client"] != seat.name:
+    if facts["client"] != context.name:
         raise Refused("client")
     with threads(1):
-        sums = service.measure_held_out(seat.work, seat.number, models, buffers, measurement)
+        sums = service.measure_held_out(context.work, context.number, models, buffers, measurement)
     return messages.write_measure_reply(facts, sums)

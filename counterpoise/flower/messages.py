@@ -14,7 +14,6 @@ from counterpoise.core.messages import Broadcast, Task
 from counterpoise.core.part import Measurement
 from counterpoise.core.tree import Params, Tree
 from counterpoise.errors import ConfigError
-from counterpoise.flower.forms import Form, check_form
 from counterpoise.flower.records import (
     pack_facts,
     pack_tree,
@@ -24,6 +23,7 @@ from counterpoise.flower.records import (
     unpack_tree,
 )
 from counterpoise.flower.refusal import Refused
+from counterpoise.flower.specs import TreeSpec, check_spec
 from counterpoise.metrics.scoring import count, count_all
 
 TRAIN, MEASURE, HELLO = "train", "evaluate.measure", "query.hello"
@@ -137,7 +137,7 @@ def write_train_reply(ask: TrainAsk, sha256: str, reply: TrainReply) -> RecordDi
 
 
 def read_train_reply(
-    content: RecordDict, ask: TrainAsk, sha256: str, samples: int, token: str, form: Form
+    content: RecordDict, ask: TrainAsk, sha256: str, samples: int, token: str, spec: TreeSpec
 ) -> TrainReply:
     """One client's answer, where every name, shape, type and number in it is as it must be."""
     facts = unpack_facts(content.get("reply"), REPLY)
@@ -153,7 +153,7 @@ def read_train_reply(
         raise Refused("names")
     trees = [found[str(k)] for k in range(len(ask.tasks))]
     for tree in trees:
-        check_form(tree, form)
+        check_spec(tree, spec)
     return TrainReply(samples, trees, str(facts["token"]))
 
 
@@ -189,11 +189,11 @@ def write_measure_reply(facts: Mapping[str, Any], sums: Tree) -> RecordDict:
     return RecordDict({"reply": pack_facts(known), "sums": pack_tree(sums)})
 
 
-def read_measure_reply(content: RecordDict, client: str, sha256: str, form: Form) -> Tree:
+def read_measure_reply(content: RecordDict, client: str, sha256: str, spec: TreeSpec) -> Tree:
     facts = unpack_facts(content.get("reply"), MEASURE_REPLY)
     if facts["client"] != client or facts["sha256"] != sha256:
         raise Refused("client" if facts["client"] != client else "sha256")
     _, sums = take(content, ["reply", "sums"])
     tree = unpack_tree(sums)
-    check_form(tree, form)
+    check_spec(tree, spec)
     return tree

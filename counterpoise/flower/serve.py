@@ -18,7 +18,7 @@ from counterpoise.flower.messages import Hello
 from counterpoise.flower.own_data import surveyed_federation
 from counterpoise.flower.refusal import Refused
 from counterpoise.flower.roster import Roster, first_of
-from counterpoise.flower.server import FlowerEngine, Patience
+from counterpoise.flower.server import FlowerEngine, RoundPolicy
 from counterpoise.flower.shares import capped, share_lines
 from counterpoise.flower.status import Status
 from counterpoise.flower.workplaces import client_names
@@ -100,8 +100,8 @@ def _start(
     engines: list[FlowerEngine] = []
 
     def connect(settings: EngineSettings, work: Workplace) -> FlowerEngine:
-        patience, run_id = patience_of(ready.experiment), str(ready.told["run"])
-        engines.append(FlowerEngine(work, grid, roster, run_id, patience, status, counted))
+        policy, run_id = round_policy(ready.experiment), str(ready.told["run"])
+        engines.append(FlowerEngine(work, grid, roster, run_id, policy, status, counted))
         return engines[-1]
 
     heard = [TrafficLog(ready, engines), *listeners]
@@ -122,11 +122,11 @@ class TrafficLog(Listener):
         RunFolder(self._ready.out).append(folder.traffic, {"round": row["round"], **traffic})
 
 
-def patience_of(experiment: Experiment) -> Patience:
+def round_policy(experiment: Experiment) -> RoundPolicy:
     table, checkpoint = experiment.flower, experiment.checkpoint
     # One generation more than is kept, since the oldest goes only after the newest is written.
     window = checkpoint.every * (checkpoint.keep + 1)
-    return Patience(table.timeout, table.min_replies, window)
+    return RoundPolicy(table.timeout, table.min_replies, window)
 
 
 def _known_counts(names: list[str], shared: Federation | None, folder: JobFolder) -> dict[str, list[int]]:

@@ -21,7 +21,7 @@ from counterpoise.run.config.experiment import make_experiment
 from counterpoise.run.runner import Member, resume, run_together, start
 from counterpoise.run.store.folder import RunFolder
 from counterpoise.sweep.jobs import Job, has_begun, known_experiment
-from counterpoise.sweep.tune import blindfold
+from counterpoise.sweep.tune import use_validation_as_test
 from counterpoise.system.atomic import write_atomically
 from counterpoise.system.toml import write_toml
 
@@ -49,7 +49,7 @@ class Event(NamedTuple):
     error: str | None = None
 
 
-class Hands(Protocol[Handle]):
+class Executor(Protocol[Handle]):
     """Those who execute groups of runs; a handle stands for a group at work."""
 
     places: int  # groups at work at once
@@ -75,11 +75,11 @@ def group(orders: Sequence[Order]) -> list[Group]:
     """Which runs are executed together: those that differ only in seed and learning rate, where an engine can stack them."""
     groups: dict[str, list[Order]] = {}
     for one in orders:
-        groups.setdefault(_likeness(one), []).append(one)
+        groups.setdefault(_group_key(one), []).append(one)
     return list(groups.values())
 
 
-def _likeness(one: Order) -> str:
+def _group_key(one: Order) -> str:
     """What runs of one program have in common; a run that began keeps to those it began with."""
     folder = RunFolder(Path(one.path))
     if has_begun(folder):
@@ -142,19 +142,19 @@ def one_by_one(groups: Sequence[Group]) -> Generator[Event]:
         yield from _ended(members, run_group(members))
 
 
-def share_out(groups: Sequence[Group], hands: Hands[Handle]) -> Generator[Event]:
+def share_out(groups: Sequence[Group], executor: Executor[Handle]) -> Generator[Event]:
     """Each group to the next free place."""
     waiting, busy = deque(groups), dict[Handle, Group]()
     try:
         while waiting or busy:
-            while waiting and len(busy) < hands.places:
+            while waiting and len(busy) < executor.places:
                 members = waiting.popleft()
-                busy[hands.submit(members)] = members
+                busy[executor.submit(members)] = members
                 yield from (Event(one.path) for one in members)
-            for handle, answer in hands.collect(list(busy)):
+            for handle, answer in executor.collect(list(busy)):
                 yield from _ended(busy.pop(handle), answer)
     finally:
-        hands.close()
+        executor.close()
 
 
 def use_one_thread() -> None:
@@ -201,4 +201,4 @@ def _ended(members: Group, answer: list[str | None] | str) -> Iterator[Event]:
 def _load(config: str, tuning: bool) -> Federation:
     """The data of a run, cut into clients; methods of one seed, which follow each other, share it."""
     federation = load_federation(make_experiment(json.loads(config)))
-    return blindfold(federation) if tuning else federation
+    return use_validation_as_test(federation) if tuning else federation

@@ -248,4 +248,4 @@ def test_a_folder_name_may_be_anything_a_file_system_takes(tmp_path: Path) -> No
     for name in ("with space", "-dash", "ünïcode", "quote'\"", "dollar$(x)", "\u202ertl"):
         summary = start(tiny("rounds=1"), tmp_path / name)
         assert result(resume(tmp_path / name)) == result(summary)
-    assert RunFolder(tmp_path / "with space").way_on().endswith("with space'`")
+    assert RunFolder(tmp_path / "with space").resume_hint().endswith("with space'`")

@@ -46,7 +46,7 @@ class RunFolder:
         """A folder that holds a run already, or what is left of one, is never written over."""
         if self.holds_run():
             raise ConfigError(
-                f"{self.path} holds a run already; {self.way_on()}, or name another folder with --out"
+                f"{self.path} holds a run already; {self.resume_hint()}, or name another folder with --out"
             )
         if left := self._left():
             raise ConfigError(
@@ -68,7 +68,7 @@ class RunFolder:
         for path in (self.config, self.record, self.metrics, self.timing, self.summary, self.model):
             path.unlink(missing_ok=True)
 
-    def way_on(self) -> str:
+    def resume_hint(self) -> str:
         """What to do after a stop, in words."""
         if not self.holds_run():
             return "nothing was written yet: run it again"

@@ -86,11 +86,11 @@ def resumable(folder: RunFolder) -> Iterator[None]:
         yield
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
-        raise RunError(f"{place}{error.strerror or error}; {folder.way_on()}") from None
+        raise RunError(f"{place}{error.strerror or error}; {folder.resume_hint()}") from None
     except GivenUpError:  # going on would end so again
         raise
     except RunError as error:
-        raise RunError(f"{error}; {folder.way_on()}") from None
+        raise RunError(f"{error}; {folder.resume_hint()}") from None
 
 
 def _save(run: Run, state: ServerState, seconds: float) -> None:
