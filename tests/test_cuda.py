@@ -25,8 +25,8 @@ from federations import (
 from counterpoise.core.local import Local
 from counterpoise.core.method import METHODS, MethodSpec
 from counterpoise.core.tree import Tree
+from counterpoise.engines.arithmetic import Precision
 from counterpoise.engines.choose import EngineSettings
-from counterpoise.engines.precision import Precision
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU on this machine")
 

@@ -14,9 +14,9 @@ from counterpoise.client.round import Progress, step
 from counterpoise.core.method import Method
 from counterpoise.core.part import Batch, Stats
 from counterpoise.core.tree import leaves, tmap
+from counterpoise.engines.arithmetic import Precision
 from counterpoise.engines.embedded import EmbeddedEngine
 from counterpoise.engines.loop import LoopTrainer
-from counterpoise.engines.precision import Precision
 from counterpoise.engines.processes import ProcessTrainer, available_cores, can_fork
 from counterpoise.engines.stacked import StackedTrainer
 from counterpoise.engines.workplace import Trainer, Workplace

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from counterpoise.errors import ConfigError, short
 from counterpoise.models.norms import BatchNorm
-from counterpoise.models.recurrent import LSTM
+from counterpoise.models.tabular import LSTM
 
 _WEIGHTED = (nn.Linear, nn.Conv1d, nn.Conv2d)
 _NORMS = (BatchNorm, nn.GroupNorm, nn.LayerNorm, nn.BatchNorm1d, nn.BatchNorm2d)

@@ -14,7 +14,7 @@ from counterpoise.models.heads import CosineHead
 from counterpoise.models.init import initialise
 from counterpoise.models.model import MODELS
 from counterpoise.models.norms import BatchNorm
-from counterpoise.models.recurrent import LSTM
+from counterpoise.models.tabular import LSTM
 
 
 def _small(name: str) -> nn.Module:
