@@ -100,7 +100,7 @@ def client(
 ) -> None:
     """Take part as one client with your own data, until stopped. Nothing but the messages leaves this machine."""
     _commands()
-    from counterpoise.data.own.faults import check_share, no_such
+    from counterpoise.data.faults import check_share, no_such
     from counterpoise.errors import ConfigError
     from counterpoise.flower.deployment import check_client_trust
     from counterpoise.flower.job import ClientFile, check_name

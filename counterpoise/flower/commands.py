@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from counterpoise.data.tables.table import open_table
 from counterpoise.errors import ConfigError, RunError, listed
 from counterpoise.flower import adapter, children
 from counterpoise.flower.certs import CertFolder, make_certs
@@ -19,8 +20,7 @@ from counterpoise.flower.front import listening
 from counterpoise.flower.grid import HubGrid
 from counterpoise.flower.hub import Hub
 from counterpoise.flower.job import JobFolder, check_name, what_clients_are_told
-from counterpoise.flower.own_columns import open_table
-from counterpoise.flower.own_data import describe_form, form_notes, server_data
+from counterpoise.flower.own_data import describe_form, server_data
 from counterpoise.flower.serve import LOG, Prepared, Say, run
 from counterpoise.flower.workplaces import build_workplace
 from counterpoise.run.assemble import load_federation
@@ -200,6 +200,6 @@ def describe(
         raise ConfigError(f"--label is missing; legal: the column of {path} that holds the class: {columns}")
     named = {"label": label, "client": client, "drop": list(drop) or None}
     given = {key: value for key, value in named.items() if value is not None}
-    form, samples = server_data(make_experiment({"data": {"name": name, "path": str(path), **given}}))
-    notes = form_notes(form, len(samples.y), lambda column: f"--drop {shlex.quote(column)}")
-    return Description(in_words(form), notes)
+    experiment = make_experiment({"data": {"name": name, "path": str(path), **given}})
+    found = server_data(experiment, lambda column: f"--drop {shlex.quote(column)}")
+    return Description(in_words(found.form), found.odd)

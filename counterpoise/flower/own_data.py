@@ -5,65 +5,76 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from counterpoise.core.rng import numpy_generator
-from counterpoise.data.columns import stratified_split
-from counterpoise.data.dataset import Dataset, Samples, no_scaling
+from counterpoise.data.dataset import DATASETS, Dataset, Samples, no_scaling
+from counterpoise.data.faults import check_share
 from counterpoise.data.federation import Federation
 from counterpoise.data.own import open_data
-from counterpoise.data.own.faults import check_share
-from counterpoise.data.own.identifiers import drop_key, identifier_notes
-from counterpoise.data.own.table import check_named, is_table
+from counterpoise.data.sets.own import under
+from counterpoise.data.split import stratified_split
+from counterpoise.data.tables.cells import Table, names_of
+from counterpoise.data.tables.delimited import class_codes
+from counterpoise.data.tables.encoder import Encoder
+from counterpoise.data.tables.identifiers import drop_key
+from counterpoise.data.tables.table import fitted_table, is_table, open_table
 from counterpoise.errors import ConfigError, DataError
 from counterpoise.flower.data_form import Form, read_form
 from counterpoise.flower.described import DESCRIBED, IMAGE_DIMENSIONS, NAME
 from counterpoise.flower.messages import Hello
-from counterpoise.flower.own_columns import encode_table, fit_columns, open_table
 from counterpoise.run.assemble import load_dataset
 from counterpoise.run.config.experiment import Experiment
 
 
+class ServerData(NamedTuple):
+    """The form that clients are told, and what the server keeps to itself."""
+
+    form: Form
+    test: Samples
+    notes: tuple[str, ...] = ()  # what became of a table's columns
+    odd: tuple[str, ...] = ()  # columns of a table to think twice about
+
+
 def describe_form(experiment: Experiment) -> str:
     """The form of the server's own data, as clients are told it."""
-    return server_data(experiment)[0].text()
+    return server_data(experiment).form.text()
 
 
-def server_data(experiment: Experiment) -> tuple[Form, Samples]:
-    """The form, and the server's test set; of a table all its rows, and nothing where the config describes the form."""
+def server_data(experiment: Experiment, drop: Callable[[str], str] = drop_key) -> ServerData:
+    """Of a table all rows are the test set; there is none where the config describes the form.
+
+    `drop` says in notes how to leave a column out.
+    """
     if experiment.data.name == NAME:
         form = DESCRIBED.build(experiment.data.arguments, owner="data")
-        return form, form.no_samples()
+        return ServerData(form, form.no_samples())
     if experiment.data.name == "table":
-        return _server_table(experiment)
+        return _server_table(experiment, drop)
     data = load_dataset(experiment.data)
     pixels = data.train.x.dtype == torch.uint8
-    return Form(data.classes, data.input_shape, pixels, data.scaling, None), data.test
+    return ServerData(Form(data.classes, data.input_shape, pixels, data.scaling), data.test)
 
 
-def _server_table(experiment: Experiment) -> tuple[Form, Samples]:
+def _server_table(experiment: Experiment, drop: Callable[[str], str]) -> ServerData:
+    """The encoder is fitted on the rows that `run` would train on, so that both make the same inputs of a row."""
     given = experiment.data.arguments
     for key in ("path", "label"):
         if key not in given:
             raise ConfigError(f"data.{key} is missing; legal: the server's own table and its label column")
+    DATASETS.entry("table").build(given, owner="data")  # refuses arguments that `run` refuses
     root = experiment.data.root
-    path = Path(given["path"]) if root is None else Path(root) / given["path"]
-    table = open_table(path)
-    numeric, categorical, drop = (given.get(key) or [] for key in ("numeric", "categorical", "drop"))
-    left_out = [*drop, *([given["client"]] if given.get("client") else [])]
-    check_named(table, [given["label"], *numeric, *categorical, *left_out])
-    classes = tuple(sorted(set(table.columns[given["label"]])))
-    columns = fit_columns(table, given["label"], numeric, categorical, left_out)
-    form = Form(classes, (columns.width,), False, no_scaling(), columns)
-    return form, encode_table(table, columns, classes, None)
-
-
-def form_notes(form: Form, rows: int, drop: Callable[[str], str] = drop_key) -> tuple[str, ...]:
-    """What is odd about the columns that all clients are told of."""
-    return () if form.columns is None else tuple(identifier_notes(form.columns.filled(), rows, drop))
+    path = under(None if root is None else Path(root), given["path"])
+    named = {key: value for key, value in given.items() if key != "path"}
+    fitted = fitted_table(path, **named, drop_words=drop)
+    form = Form(
+        fitted.classes.names, (fitted.encoder.width,), False, no_scaling(), given["label"], fitted.encoder
+    )
+    return ServerData(form, fitted.samples, fitted.notes, fitted.odd)
 
 
 def own_federation(data: str, reading: Mapping[str, Any], text: str, number: int, clients: int) -> Federation:
@@ -73,7 +84,7 @@ def own_federation(data: str, reading: Mapping[str, Any], text: str, number: int
     if is_table(path):
         if form.columns is None:
             raise DataError(f"{path} is a table, and the server's data is not")
-        samples = encode_table(open_table(path), form.columns, form.classes, reading.get("label"))
+        samples = _encode(open_table(path), form.columns, form.classes, reading.get("label") or form.label)
         train, held_out = _split(samples.y, share)
     else:
         size = (form.shape[1], form.shape[2]) if len(form.shape) == IMAGE_DIMENSIONS else None
@@ -84,6 +95,15 @@ def own_federation(data: str, reading: Mapping[str, Any], text: str, number: int
     rows[number], held[number] = train, held_out
     test = samples.take(held_out)
     return Federation(samples, test, form.classes, form.scaling, tuple(rows), tuple(held), name="own data")
+
+
+def _encode(table: Table, columns: Encoder, classes: tuple[str, ...], label: str | None) -> Samples:
+    """The rows of a client's table in the server's encoding; a column or a class that is not there is named in the error."""
+    if label is None or label not in table.columns:
+        raise DataError(f"{table.path}: no column {label!r}, which the server's description has")
+    coded = names_of(table, label)
+    y = class_codes(np.array(coded.names)[coded.codes], classes, table.path)
+    return Samples(torch.from_numpy(columns.transform(table).x), torch.from_numpy(y))
 
 
 def _split(y: Tensor, share: float) -> tuple[Tensor, Tensor]:
@@ -135,7 +155,8 @@ class SurveyedFederation(Federation):
 
 def surveyed_federation(experiment: Experiment, text: str, hellos: Sequence[Hello]) -> Federation:
     """What the server knows of its clients."""
-    form, (_, test) = read_form(text), server_data(experiment)
+    form, own = read_form(text), server_data(experiment)
+    test = own.test
     nothing = torch.empty(0, dtype=torch.int64)
     return SurveyedFederation(
         train=Samples(test.x[:0], test.y[:0]),
@@ -145,7 +166,7 @@ def surveyed_federation(experiment: Experiment, text: str, hellos: Sequence[Hell
         clients=(nothing,) * len(hellos),
         held_out=tuple(torch.arange(hello.held_out) for hello in hellos),
         name="clients' own data",
-        notes=form_notes(form, len(test.y)),
+        notes=(*own.notes, *own.odd),
         client_names=tuple(hello.client for hello in hellos),
         known=torch.tensor([hello.counts for hello in hellos]),
     )

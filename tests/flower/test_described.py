@@ -14,6 +14,7 @@ from local_net import Net
 from own_files import KINDS, ROWS, Kind, client_files, server_config
 
 from counterpoise.cli import app
+from counterpoise.data.tables.table import open_table
 from counterpoise.errors import ConfigError, DataError
 from counterpoise.flower.commands import prepare
 from counterpoise.flower.own_data import server_data
@@ -51,20 +52,22 @@ def test_a_described_form_is_that_of_the_file(
     kind: Kind, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = server_config(tmp_path, kind, list(ROWS))
-    (told, _), (words, nothing) = server_data(config), server_data(as_described(config, capsys))
+    told, (words, nothing, *_) = server_data(config).form, server_data(as_described(config, capsys))
     assert len(nothing.y) == 0
     assert nothing.x.shape[1:] == told.shape
     assert (words.classes, words.shape, words.pixels) == (told.classes, told.shape, told.pixels)
     torch.testing.assert_close(tuple(words.scaling), tuple(told.scaling))
     if told.columns is not None and words.columns is not None:
         assert words.columns.words == told.columns.words
-        assert words.columns.numbers["age"].mean == words.columns.numbers["age"].median
+        assert words.columns.numbers["age"].mean == words.columns.numbers["age"].gap
 
 
 @pytest.fixture
 def patients(tmp_path: Path) -> Path:
     path = tmp_path / "patients.csv"
-    rows = [f"p{row},{['north', 'south'][row % 2]},{row},{['ok', 'bad'][row % 2]}" for row in range(20)]
+    rows = [
+        f"p{row},{['north', 'south'][row % 2]},{40 + row % 9},{['ok', 'bad'][row % 2]}" for row in range(20)
+    ]
     path.write_text("\n".join(["patient_id,hospital,age,outcome", *rows]))
     return path
 
@@ -91,6 +94,25 @@ def test_columns_that_name_people_or_clients_are_left_out(
         else described(capsys, patients, "--label", "outcome", "--drop", "patient_id", "--drop", "age")
     )
     assert (list(words["words"]), words["numbers"]) == (["hospital"], {})
+
+
+def test_a_described_number_has_an_input_for_gaps_where_it_says_what_stands_for_them(tmp_path: Path) -> None:
+    data = {**RISK, "numbers": {"age": [2.0, 4.0], "dose": [1.0, 2.0, 5.0]}, "words": {"city": ["oslo"]}}
+    columns = server_data(make_experiment({"data": data})).form.columns
+    assert columns is not None
+    assert columns.names == ("age", "dose", "dose missing", "city=oslo")
+    path = tmp_path / "own.csv"
+    path.write_text("age,dose,city\n6,3,oslo\n,,rome\n")
+    assert columns.transform(open_table(path)).x.tolist() == [[1, 1, 0, 1], [0, 2, 1, 0]]
+
+
+def test_a_column_that_counts_rows_is_noted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "sorted.csv"
+    path.write_text("\n".join(["id,age,outcome", *(f"{n},{n % 7},{'ab'[n // 10]}" for n in range(20))]))
+    _, note = described(capsys, path, "--label", "outcome")
+    assert "column 'id' counts the rows, 0 to 19" in note
+    assert "--drop id leaves it out" in note
+    assert described(capsys, path, "--label", "outcome", "--drop", "id")[1] == ""
 
 
 def test_a_column_to_leave_out_that_is_not_there_is_refused(patients: Path) -> None:
@@ -128,7 +150,19 @@ def test_a_server_without_data_needs_clients_that_score(tmp_path: Path) -> None:
         ({"classes": ["a", "b"], "shape": [1, 8, 8], "mean": [0.5], "deviation": [0.0]}, "above 0"),
         ({"classes": ["a", "b"], "label": "risk", "numbers": {"age": 3.0}}, "data.numbers.age"),
         ({"classes": ["a", "b"], "label": "risk", "numbers": {"age": [3.0, 0.0]}}, "data.numbers.age"),
+        (
+            {"classes": ["a", "b"], "label": "risk", "numbers": {"age": [3.0, 1.0, 2.0, 1.0]}},
+            "data.numbers.age",
+        ),
+        ({"classes": ["a", "b"], "label": "risk", "numbers": {"age": [3.0, 1.0, "x"]}}, "data.numbers.age"),
+        ({"classes": ["a", "b"], "label": "risk", "numbers": {"age": [1e39, 1.0]}}, "data.numbers.age"),
+        ({"classes": ["a", "b"], "label": "risk", "numbers": {"risk": [3.0, 1.0]}}, "column 'risk' twice"),
+        (
+            {"classes": ["a", "b"], "label": "r", "numbers": {"x": [3.0, 1.0]}, "words": {"x": ["y"]}},
+            "'x' twice",
+        ),
         ({"classes": ["a", "b"], "label": "risk", "words": {"city": []}}, "data.words.city"),
+        ({"classes": ["a", "b"], "label": "risk", "words": {"city": ["x", "x"]}}, "data.words.city"),
         ({"classes": ["a", "b"], "shap": [4]}, "no argument 'shap'"),
     ],
 )

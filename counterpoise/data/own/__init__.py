@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from counterpoise.data.dataset import Assignment, Dataset
+from counterpoise.data.faults import fault, no_such
 from counterpoise.data.own.arrays import read_npz
-from counterpoise.data.own.faults import fault, no_such
 from counterpoise.data.own.folder import read_image_folder
 from counterpoise.data.own.pack import read_pack, write_pack
 from counterpoise.data.own.prepared import Pack
-from counterpoise.data.own.table import is_table, read_table
 from counterpoise.data.own.torch_dataset import from_torch
+from counterpoise.data.tables.table import is_table, read_table
 from counterpoise.errors import ConfigError, DataError
 
 __all__ = [

@@ -6,10 +6,9 @@ import math
 from pathlib import Path
 
 from counterpoise.data.dataset import Dataset
-from counterpoise.data.own.assemble import check_class_count, split_note, split_rows
-from counterpoise.data.own.faults import check_share, fault
+from counterpoise.data.faults import check_share, fault
+from counterpoise.data.limits import MAX_BYTES, MAX_CLASSES, MAX_WORD
 from counterpoise.data.own.forms import check_alike, check_client_form, check_input_form, check_label_form
-from counterpoise.data.own.limits import MAX_BYTES, MAX_CLASSES, MAX_WORD
 from counterpoise.data.own.npy import AnyArray, Header, Heads, read_array, read_heads
 from counterpoise.data.own.samples import (
     Checked,
@@ -20,6 +19,7 @@ from counterpoise.data.own.samples import (
     join,
 )
 from counterpoise.data.root import sha256_of
+from counterpoise.data.split import check_class_count, split_note, split_rows
 from counterpoise.errors import DataError, listed
 from counterpoise.system.capacity import check_fits
 

@@ -7,7 +7,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from counterpoise.data.own.faults import fault
+from counterpoise.data.faults import fault
+
+PIXEL_DIMENSIONS = 4  # [n, C, H, W]
 
 
 class Form(Protocol):

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
-from counterpoise.data.own.faults import blamed_on, brief, fault, file_within
-from counterpoise.data.own.limits import MAX_BYTES, MAX_DIMENSIONS, MAX_MEMBERS, MAX_NPY_HEADER
+from counterpoise.data.faults import blamed_on, brief, fault, file_within
+from counterpoise.data.limits import MAX_BYTES, MAX_DIMENSIONS, MAX_MEMBERS, MAX_NPY_HEADER
 
 SUFFIX = ".npy"
 DAMAGED = "damaged or no npz file"

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from counterpoise.data.dataset import Assignment, Dataset, Samples
-from counterpoise.data.own.limits import MAX_CLASSES
+from counterpoise.data.limits import MAX_CLASSES
 from counterpoise.data.partition import Rows
 
 

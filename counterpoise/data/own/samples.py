@@ -11,24 +11,24 @@ import torch
 from torch import Tensor
 
 from counterpoise.data import check
-from counterpoise.data.dataset import Dataset, Samples
-from counterpoise.data.own.assemble import (
+from counterpoise.data.dataset import Dataset, Samples, Scaling, no_scaling, pixel_scaling
+from counterpoise.data.faults import blamed_on, brief, fault
+from counterpoise.data.limits import MAX_NUMBER
+from counterpoise.data.own.forms import (
     PIXEL_DIMENSIONS,
-    Clients,
-    check_class_count,
-    check_coverage,
-    measured_scaling,
-    natural_clients,
+    check_alike,
+    check_client_form,
+    check_input_form,
+    check_label_form,
 )
-from counterpoise.data.own.cells import Coded
-from counterpoise.data.own.faults import blamed_on, brief, fault
-from counterpoise.data.own.forms import check_alike, check_client_form, check_input_form, check_label_form
-from counterpoise.data.own.limits import MAX_NUMBER
 from counterpoise.data.own.npy import AnyArray
 from counterpoise.data.partition import Rows
+from counterpoise.data.split import Clients, check_class_count, check_coverage, natural_clients
+from counterpoise.data.tables.cells import Coded
 from counterpoise.errors import listed
 
 COLOURS = (1, 3)
+PIXEL_VALUES = 256
 
 
 class Raw(NamedTuple):
@@ -170,3 +170,23 @@ def _tensor(x: AnyArray) -> Tensor:
     elif x.dtype == np.uint8 and x.ndim == PIXEL_DIMENSIONS - 1:
         x = x[:, None]
     return torch.from_numpy(np.ascontiguousarray(x))
+
+
+def measured_scaling(x: Tensor) -> Scaling:
+    """Pixels to zero mean and unit deviation over the training set, a channel at a time; other inputs stay as they are."""
+    if x.dtype != torch.uint8:
+        return no_scaling()
+    if x.dim() != PIXEL_DIMENSIONS:
+        scale, shift = pixel_scaling(*_pixel_statistics([x]))
+        return Scaling(scale.view(()), shift.view(()))
+    return pixel_scaling(*_pixel_statistics([x[:, channel] for channel in range(x.shape[1])]))
+
+
+def _pixel_statistics(channels: list[Tensor]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Means and deviations of pixels in [0, 1], exact by way of the histogram."""
+    counts = torch.stack([torch.bincount(pixels.reshape(-1), minlength=PIXEL_VALUES) for pixels in channels])
+    values = torch.arange(PIXEL_VALUES, dtype=torch.float64) / (PIXEL_VALUES - 1)
+    shares = counts / counts.sum(dim=1, keepdim=True, dtype=torch.float64)
+    means = shares @ values
+    deviations = (shares @ values.square() - means.square()).clamp(min=0).sqrt()
+    return tuple(means.tolist()), tuple(torch.where(deviations > 1e-6, deviations, 1.0).tolist())

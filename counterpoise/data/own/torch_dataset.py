@@ -10,8 +10,8 @@ import torch.utils.data
 from torch import Tensor
 
 from counterpoise.data.dataset import Dataset
-from counterpoise.data.own.faults import blamed_on, brief, fault
-from counterpoise.data.own.limits import MAX_BYTES
+from counterpoise.data.faults import blamed_on, brief, fault
+from counterpoise.data.limits import MAX_BYTES
 from counterpoise.data.own.npy import AnyArray
 from counterpoise.data.own.samples import Checked, Raw, checked, class_names, coded_clients, join
 from counterpoise.errors import ConfigError

@@ -8,11 +8,19 @@ from typing import Literal
 import numpy as np
 
 from counterpoise.core.rng import numpy_generator
-from counterpoise.data.columns import class_codes, encode, split_at, stratified_split
 from counterpoise.data.dataset import Dataset, Loader, dataset
-from counterpoise.data.delimited import Layout, Table, parse_table, read_lines, stack
 from counterpoise.data.root import find_file
 from counterpoise.data.sets.assemble import tabular
+from counterpoise.data.split import split_at, stratified_split
+from counterpoise.data.tables.delimited import (
+    Layout,
+    Table,
+    class_codes,
+    encode,
+    parse_table,
+    read_lines,
+    stack,
+)
 
 COLUMNS = (
     "age workclass fnlwgt education education-num marital-status occupation relationship race sex "

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.data.dataset import Dataset, Loader, dataset, pixel_scaling
-from counterpoise.data.delimited import read_lines
 from counterpoise.data.root import data_root, find_file, look_for, read_bytes
 from counterpoise.data.sets.assemble import check_labels, checksums, to_samples
 from counterpoise.data.sets.sheets import SIDE, load_sheets
+from counterpoise.data.tables.delimited import read_lines
 from counterpoise.errors import DataError
 
 KRIZHEVSKY = "Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009"

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 
 from counterpoise.core.rng import numpy_generator
-from counterpoise.data.columns import stratified_split
 from counterpoise.data.dataset import Dataset, Loader, Scaling, dataset
 from counterpoise.data.sets.assemble import to_samples
+from counterpoise.data.split import stratified_split
 
 MEAN, DEVIATION = 4.8842, 6.0168  # of the raw values, which run from 0 to 16
 

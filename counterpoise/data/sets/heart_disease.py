@@ -10,11 +10,21 @@ import numpy as np
 import torch
 
 from counterpoise.core.rng import numpy_generator
-from counterpoise.data.columns import Numbers, Words, class_codes, encode, stratified_split
 from counterpoise.data.dataset import Dataset, Loader, dataset
-from counterpoise.data.delimited import Layout, Table, parse_table, read_lines, stack
 from counterpoise.data.root import find_file
 from counterpoise.data.sets.assemble import tabular
+from counterpoise.data.split import stratified_split
+from counterpoise.data.tables.cells import Numbers
+from counterpoise.data.tables.delimited import (
+    Layout,
+    Table,
+    Words,
+    class_codes,
+    encode,
+    parse_table,
+    read_lines,
+    stack,
+)
 
 HOSPITALS = {
     "Cleveland": "cleveland",

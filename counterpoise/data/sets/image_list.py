@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.data.dataset import Dataset, Loader, Samples, Scaling, dataset, pixel_scaling
-from counterpoise.data.delimited import read_lines
 from counterpoise.data.root import find_file, look_for
 from counterpoise.data.sets.assemble import check_labels, checksums, to_samples
+from counterpoise.data.tables.delimited import read_lines
 from counterpoise.errors import DataError
 from counterpoise.registry.registry import Interval
 

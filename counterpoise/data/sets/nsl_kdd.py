@@ -7,11 +7,21 @@ from typing import Literal
 
 import numpy as np
 
-from counterpoise.data.columns import Words, class_codes, classes_by_frequency, encode, split_at
 from counterpoise.data.dataset import Dataset, Loader, dataset
-from counterpoise.data.delimited import Layout, Table, parse_table, read_lines, stack
 from counterpoise.data.root import find_file
 from counterpoise.data.sets.assemble import tabular
+from counterpoise.data.split import split_at
+from counterpoise.data.tables.delimited import (
+    Layout,
+    Table,
+    Words,
+    class_codes,
+    classes_by_frequency,
+    encode,
+    parse_table,
+    read_lines,
+    stack,
+)
 
 COLUMNS = (
     "duration protocol_type service flag src_bytes dst_bytes land wrong_fragment urgent hot num_failed_logins logged_in "

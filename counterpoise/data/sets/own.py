@@ -27,7 +27,7 @@ def table(
     def load(root: Path | None) -> Dataset:
         from counterpoise.data.own import read_table
 
-        return read_table(_under(root, path), label, client, test_share, seed, numeric, categorical, drop)
+        return read_table(under(root, path), label, client, test_share, seed, numeric, categorical, drop)
 
     return load
 
@@ -41,7 +41,7 @@ def images(
     def load(root: Path | None) -> Dataset:
         from counterpoise.data.own import read_image_folder
 
-        return read_image_folder(_under(root, path), size, clients, test_share, seed)
+        return read_image_folder(under(root, path), size, clients, test_share, seed)
 
     return load
 
@@ -53,7 +53,7 @@ def arrays(path: str, test_share: Share = 0.2, seed: Whole = 0) -> Loader:
     def load(root: Path | None) -> Dataset:
         from counterpoise.data.own import read_npz
 
-        return read_npz(_under(root, path), test_share, seed)
+        return read_npz(under(root, path), test_share, seed)
 
     return load
 
@@ -65,11 +65,11 @@ def pack(path: str) -> Loader:
     def load(root: Path | None) -> Dataset:
         from counterpoise.data.own import open_pack
 
-        return open_pack(_under(root, path))
+        return open_pack(under(root, path))
 
     return load
 
 
-def _under(root: Path | None, path: str) -> Path:
+def under(root: Path | None, path: str) -> Path:
     """A path as given, or below the data root where it is relative and a root is named."""
     return Path(path).expanduser() if root is None else root / Path(path).expanduser()

@@ -5,19 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 
 from counterpoise.core.rng import numpy_generator
-from counterpoise.data.columns import (
-    TrainTest,
-    class_codes,
-    classes_by_frequency,
-    encode,
-    split_at,
-    stratified_split,
-)
 from counterpoise.data.dataset import Dataset, Loader, dataset
-from counterpoise.data.delimited import Layout, Table, parse_table, read_lines, stack
 from counterpoise.data.partition import Rows
 from counterpoise.data.root import find_file, look_for
 from counterpoise.data.sets.assemble import tabular
+from counterpoise.data.split import TrainTest, split_at, stratified_split
+from counterpoise.data.tables.delimited import (
+    Layout,
+    Table,
+    class_codes,
+    classes_by_frequency,
+    encode,
+    parse_table,
+    read_lines,
+    stack,
+)
 from counterpoise.errors import DataError
 
 HEADER = (

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from counterpoise.data.own.cells import Table
-from counterpoise.data.own.faults import blamed_on, fault, file_within
-from counterpoise.data.own.limits import MAX_BYTES, MAX_CELLS, MAX_COLUMNS
+from counterpoise.data.faults import blamed_on, fault, file_within
+from counterpoise.data.limits import MAX_BYTES, MAX_CELLS, MAX_COLUMNS
+from counterpoise.data.tables.cells import Table
 from counterpoise.errors import DataError
 from counterpoise.system.capacity import check_fits
 

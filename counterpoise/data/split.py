@@ -1,4 +1,4 @@
-"""What every kind of file has in common once it is read: classes checked, rows split, clients numbered."""
+"""Rows for training and rows for the test, every class in both as far as it goes; natural clients numbered."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ import torch
 from torch import Tensor
 
 from counterpoise.core.rng import numpy_generator
-from counterpoise.data.columns import TrainTest, stratified_split
-from counterpoise.data.dataset import Scaling, no_scaling, pixel_scaling
-from counterpoise.data.own.faults import fault
-from counterpoise.data.own.limits import MAX_CLASSES
+from counterpoise.data.faults import fault
+from counterpoise.data.limits import MAX_CLASSES
 from counterpoise.data.partition import Rows
 from counterpoise.errors import listed
 
-PIXEL_VALUES = 256
-PIXEL_DIMENSIONS = 4  # [n, C, H, W]
+
+class TrainTest(NamedTuple):
+    """Two disjoint, sorted sets of rows."""
+
+    train: Rows
+    test: Rows
 
 
 class Clients(NamedTuple):
@@ -28,6 +30,21 @@ class Clients(NamedTuple):
     codes: Tensor | None = None
     names: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+
+
+def stratified_split(strata: Rows, test_fraction: float, rng: np.random.Generator) -> TrainTest:
+    """From each stratum a random `test_fraction` of its rows, rounded half up; both sides get one where there are two."""
+    in_test = np.zeros(len(strata), dtype=bool)
+    for stratum in np.unique(strata):
+        rows = np.flatnonzero(strata == stratum)
+        share = min(max(int(len(rows) * test_fraction + 0.5), 1), len(rows) - 1)
+        in_test[rng.permutation(rows)[:share]] = True
+    return TrainTest(np.flatnonzero(~in_test), np.flatnonzero(in_test))
+
+
+def split_at(first_test: int, rows: int) -> TrainTest:
+    """The rows before `first_test` train, the others test."""
+    return TrainTest(np.arange(first_test), np.arange(first_test, rows))
 
 
 def check_class_count(source: Path | str, count: int) -> None:
@@ -71,23 +88,3 @@ def natural_clients(names: tuple[str, ...], codes: Rows) -> Clients:
     notes = (f"{absent} clients have no training sample and are left out",) if absent else ()
     kept = tuple(names[place] for place in present)
     return Clients(torch.from_numpy(numbered.astype(np.int64)), kept, notes)
-
-
-def measured_scaling(x: Tensor) -> Scaling:
-    """Pixels to zero mean and unit deviation over the training set, a channel at a time; other inputs stay as they are."""
-    if x.dtype != torch.uint8:
-        return no_scaling()
-    if x.dim() != PIXEL_DIMENSIONS:
-        scale, shift = pixel_scaling(*_pixel_statistics([x]))
-        return Scaling(scale.view(()), shift.view(()))
-    return pixel_scaling(*_pixel_statistics([x[:, channel] for channel in range(x.shape[1])]))
-
-
-def _pixel_statistics(channels: list[Tensor]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Means and deviations of pixels in [0, 1], exact by way of the histogram."""
-    counts = torch.stack([torch.bincount(pixels.reshape(-1), minlength=PIXEL_VALUES) for pixels in channels])
-    values = torch.arange(PIXEL_VALUES, dtype=torch.float64) / (PIXEL_VALUES - 1)
-    shares = counts / counts.sum(dim=1, keepdim=True, dtype=torch.float64)
-    means = shares @ values
-    deviations = (shares @ values.square() - means.square()).clamp(min=0).sqrt()
-    return tuple(means.tolist()), tuple(torch.where(deviations > 1e-6, deviations, 1.0).tolist())

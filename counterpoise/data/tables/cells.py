@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from counterpoise.data.columns import Numbers
-from counterpoise.data.own.faults import brief, fault
-from counterpoise.data.own.limits import MAX_NUMBER, MAX_WORD
+from counterpoise.data.faults import brief, fault
+from counterpoise.data.limits import MAX_NUMBER, MAX_WORD
 from counterpoise.data.partition import Rows
 
+Numbers = NDArray[np.float64]
+
+MISSING_WORD = "(missing)"
 NAMELESS = frozenset({"", "?", "nan"})
 MISSING = NAMELESS | {"na", "n/a", "null", "none"}  # all of which may well name a class or a client
 
@@ -57,11 +60,22 @@ def numbers_of(table: Table, name: str) -> Numbers:
     values = {
         cell: value for cell, value in spelled.items() if value is not None and not abs(value) > MAX_NUMBER
     }
-    for row, cell in zip(table.rows, cells, strict=True):
-        if cell not in values:
-            reason = f"{name!r} holds {brief(cell)}; legal: a number of at most {MAX_NUMBER:.4g} in size, or nothing"
-            raise fault(table.path, reason, row)
+    if len(values) < len(spelled):
+        row, cell = next(
+            (row, cell) for row, cell in zip(table.rows, cells, strict=True) if cell not in values
+        )
+        reason = (
+            f"{name!r} holds {brief(cell)}; legal: a number of at most {MAX_NUMBER:.4g} in size, or nothing"
+        )
+        raise fault(table.path, reason, row)
     return np.array([values[cell] for cell in cells], dtype=np.float64)
+
+
+def words_of(table: Table, name: str) -> list[str]:
+    """A column as words, gaps in any spelling as one of them."""
+    cells = table.columns[name]
+    words = {cell: MISSING_WORD if is_missing(cell) else cell for cell in set(cells)}
+    return [words[cell] for cell in cells]
 
 
 def names_of(table: Table, name: str) -> Coded:

@@ -8,9 +8,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from counterpoise.data.columns import Numbers
-from counterpoise.data.own.cells import parse_number
-from counterpoise.data.own.faults import brief
+from counterpoise.data.faults import brief
+from counterpoise.data.tables.cells import Numbers, parse_number
 
 FEWEST = 10  # different words; of fewer nothing can be told
 LIKE_NAMES = 0.5  # different words a row above which words name rows rather than kinds of them
@@ -37,7 +36,7 @@ def identifier_notes(
             yield f"column {name!r} holds {len(different):,} different words in {rows:,} rows, each an input of its own: {trouble}; {drop(name)} leaves it out"
 
 
-def number_note(name: str, values: Numbers) -> str | None:
+def number_note(name: str, values: Numbers, drop: Callable[[str], str] = drop_key) -> str | None:
     """A note on a column of numbers that tells rows apart, and with them the classes of a file that is sorted."""
     if len(values) < FEWEST or not (values == np.round(values)).all() or len(np.unique(values)) < len(values):
         return None
@@ -46,7 +45,7 @@ def number_note(name: str, values: Numbers) -> str | None:
         return None
     what = "counts the rows" if counts else "is an index that pandas wrote"
     keep = f"numeric = [{json.dumps(name, ensure_ascii=False)}]"
-    return f"column {name!r} {what}, {values.min():.0f} to {values.max():.0f}: such numbers say nothing about new rows, and give classes away where a file is sorted by them; {drop_key(name)} leaves it out, {keep} keeps it without this note"
+    return f"column {name!r} {what}, {values.min():.0f} to {values.max():.0f}: such numbers say nothing about new rows, and give classes away where a file is sorted by them; {drop(name)} leaves it out, {keep} keeps it without this note"
 
 
 def is_index(cells: Sequence[str]) -> bool:

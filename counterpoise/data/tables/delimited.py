@@ -1,18 +1,25 @@
-"""Comma-separated text of a known layout as named columns of numbers, of words and of labels."""
+"""Comma-separated text of a known layout, as the public sets have it: columns of numbers, of words and of labels, encoded."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoise.data.columns import Numbers, Words, class_codes
+from counterpoise.data.faults import fault
+from counterpoise.data.partition import Rows
 from counterpoise.data.root import read_bytes
-from counterpoise.errors import DataError
+from counterpoise.data.tables.cells import Numbers
+from counterpoise.data.tables.encoder import Encoded, Encoder
+from counterpoise.data.tables.fit import fit_numbers, gap_note
+from counterpoise.errors import DataError, listed
+
+Words = NDArray[np.str_]
 
 MOST_TEXT = (
     256 << 20
@@ -80,6 +87,33 @@ def parse_table(path: Path, lines: Sequence[str], layout: Layout) -> Table:
     return Table(
         dict(zip(names[0], numbers, strict=True)), dict(zip(layout.words, words, strict=False)), words[-1]
     )
+
+
+def encode(numbers: Mapping[str, Numbers], words: Mapping[str, Words], fit: Rows) -> Encoded:
+    """Inputs of columns that are known to be sound, all of which are kept: NaN is a missing number.
+
+    Means, deviations and medians come from the rows in `fit` alone; the categories of a word from all rows.
+    """
+    kinds = {name: tuple(np.unique(values).tolist()) for name, values in words.items()}
+    encoder = Encoder(fit_numbers(numbers, dict.fromkeys(numbers, 0.0), fit), kinds)
+    rows = len(next(iter([*numbers.values(), *words.values()]), ()))
+    x = encoder.inputs(rows, numbers.__getitem__, lambda name: words[name].tolist())
+    return Encoded(x, encoder.names, gap_note(numbers))
+
+
+def classes_by_frequency(labels: Words) -> tuple[str, ...]:
+    """The most frequent label first; equal ones in alphabetical order."""
+    counts = Counter(labels.tolist())
+    return tuple(sorted(counts, key=lambda label: (-counts[label], label)))
+
+
+def class_codes(labels: Words, classes: Sequence[str], owner: Path | str) -> Rows:
+    """The place of each label in `classes`, or a DataError in the name of `owner` for one that is not there."""
+    places = {name: place for place, name in enumerate(classes)}
+    for row, label in enumerate(labels.tolist()):
+        if label not in places:
+            raise fault(owner, f"label {label!r} in data row {row + 1}; legal: {listed(classes)}")
+    return np.array([places[label] for label in labels.tolist()], dtype=np.int64)
 
 
 def _parse(lines: Sequence[str], columns: Sequence[int], kind: type[np.generic]) -> NDArray[Any]:

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from counterpoise.data.own import open_data, read_table
-from counterpoise.data.own.csv_file import read_csv
+from counterpoise.data.tables.csv_file import read_csv
 from counterpoise.errors import ConfigError, DataError
 
 SQRT_3_2 = math.sqrt(1.5)
@@ -303,7 +303,7 @@ def test_a_cut_parquet_file_is_refused(tmp_path: Path) -> None:
 def test_a_parquet_file_of_many_equal_cells_is_refused_by_its_footer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("counterpoise.data.own.parquet_file.MAX_CELLS", 1_000)
+    monkeypatch.setattr("counterpoise.data.tables.parquet_file.MAX_CELLS", 1_000)
     with pytest.raises(DataError, match=r"has 501 rows.*legal: 1 row to 1,000 cells"):
         bad_tables.read_content(tmp_path, parquet_bytes(a=[1] * 501, label=[0] * 501), "t.parquet")
 

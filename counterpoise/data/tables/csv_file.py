@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
-from counterpoise.data.own.cells import Table
-from counterpoise.data.own.faults import brief, fault, file_within
-from counterpoise.data.own.identifiers import INDEX_HINT, is_index
-from counterpoise.data.own.limits import MAX_CELLS, MAX_COLUMNS, MAX_LINE, MAX_TEXT_BYTES
-from counterpoise.data.own.unpacked import open_unpacked
+from counterpoise.data.faults import brief, fault, file_within
+from counterpoise.data.limits import MAX_CELLS, MAX_COLUMNS, MAX_LINE, MAX_TEXT_BYTES
+from counterpoise.data.tables.cells import Table
+from counterpoise.data.tables.identifiers import INDEX_HINT, is_index
 from counterpoise.errors import DataError
 from counterpoise.system.capacity import check_fits
 
@@ -24,6 +25,8 @@ ROW, CELL = (
     100,
     16,
 )  # bytes beside the letters: of a row as a list, and of a cell in it and then in its column
+GZIP_MARK = b"\x1f\x8b"
+PIECE = 1 << 18  # bytes unpacked at a time
 LOOK = 16 << 20  # bytes between two looks at the memory that is free
 
 Record = tuple[int, list[str]]  # row in the file (the header is row 1), cells
@@ -35,7 +38,7 @@ def read_csv(path: Path | str, limit: int = MAX_TEXT_BYTES) -> Table:
     A first column without a name that numbers the rows, as pandas writes it, is left out.
     """
     path = file_within(path, limit)
-    with open_unpacked(path, limit) as raw:
+    with _open_unpacked(path, limit) as raw:
         if raw.read(2) in UTF16_MARKS:
             raise fault(path, "is UTF-16; legal: UTF-8 or Latin-1")
     try:
@@ -57,7 +60,7 @@ def _read(path: Path, encoding: str, limit: int) -> Table:
 
 
 def _open_text(path: Path, encoding: str, limit: int) -> IO[str]:
-    return io.TextIOWrapper(open_unpacked(path, limit), encoding=encoding, newline="")
+    return io.TextIOWrapper(_open_unpacked(path, limit), encoding=encoding, newline="")
 
 
 def _without_index(table: Table) -> Table:
@@ -143,3 +146,36 @@ def _body(path: Path, records: Iterator[Record], width: int) -> tuple[list[int],
     if not rows:
         raise fault(path, "no rows below the header")
     return rows, body
+
+
+def _open_unpacked(path: Path, limit: int) -> IO[bytes]:
+    """The bytes of a file, unpacked where it is packed, by what it holds and not by its name; at most `limit` of them."""
+    with path.open("rb") as file:
+        packed = file.read(len(GZIP_MARK)) == GZIP_MARK
+    return io.BufferedReader(_Unpacked(path, limit), PIECE) if packed else path.open("rb")
+
+
+class _Unpacked(io.RawIOBase):
+    """What gzip packed, counted while it is read."""
+
+    def __init__(self, path: Path, limit: int) -> None:
+        self._path, self._limit, self._read = path, limit, 0
+        self._file = gzip.GzipFile(path)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            piece = self._file.read(len(buffer))
+        except (OSError, EOFError, zlib.error) as error:
+            raise fault(self._path, f"damaged gzip file: {error}") from None
+        self._read += len(piece)
+        if self._read > self._limit:
+            raise fault(self._path, f"unpacks to more than {self._limit:,} bytes; legal: at most that many")
+        buffer[: len(piece)] = piece
+        return len(piece)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()

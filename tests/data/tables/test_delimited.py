@@ -1,4 +1,4 @@
-"""Tables as model inputs, by hand and by property."""
+"""Columns of a known layout as model inputs, by hand."""
 
 from __future__ import annotations
 
@@ -7,35 +7,29 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from counterpoise.data.columns import (
-    class_codes,
-    classes_by_frequency,
-    encode,
-    fill_gaps,
-    standardise,
-    stratified_split,
-)
+from counterpoise.data.tables.delimited import class_codes, classes_by_frequency, encode
+from counterpoise.data.tables.fit import fit_numbers
 from counterpoise.errors import DataError
 
 EVERYTHING = np.arange(4)
 
 
 def test_standardising_uses_the_fit_rows_alone() -> None:
-    table = np.array([[1.0, 7.0], [3.0, 7.0], [100.0, 9.0]])
-    scaled = standardise(table, np.array([0, 1]))
+    numbers = {"a": np.array([1.0, 3.0, 100.0]), "b": np.array([7.0, 7.0, 9.0])}
+    scaled = encode(numbers, {}, np.array([0, 1])).x
     assert scaled.tolist() == [[-1, 0], [1, 0], [98, 2]]  # mean 2, deviation 1; a constant is only centred
 
 
 def test_gaps_take_the_median_of_the_known_fit_values() -> None:
     nan = np.nan
-    table = np.array([[1.0, nan], [4.0, nan], [nan, 5.0], [2.0, nan]])
-    assert fill_gaps(table, np.array([0, 1, 2]))[:, 1].tolist() == [5, 5, 5, 5]
-    filled = fill_gaps(table, np.array([0, 1, 3]))
-    assert filled[:, 0].tolist() == [1, 4, 2, 2]
-    assert filled[:, 1].tolist() == [0, 0, 5, 0]  # no known value to take a median of
+    numbers = {"a": np.array([1.0, 4.0, nan, 2.0]), "b": np.array([nan, nan, 5.0, nan])}
+    centres = {"a": 0.0, "b": 0.0}
+    assert fit_numbers(numbers, centres, np.array([0, 1, 2]))["b"].gap == 5
+    fitted = fit_numbers(numbers, centres, np.array([0, 1, 3]))
+    assert fitted["a"].gap == 2
+    assert fitted["b"].gap == 0  # no known value to take a median of
+    assert fitted["b"].standardise(numbers["b"]).tolist() == [0, 0, 5, 0]
 
 
 def test_one_hot_follows_the_alphabet() -> None:
@@ -68,33 +62,6 @@ def test_classes_are_ordered_by_frequency_then_name() -> None:
     assert class_codes(labels, classes, "file").tolist() == [2, 0, 1, 0]
     with pytest.raises(DataError, match="file: label 'b' in data row 1; legal: a, c"):
         class_codes(labels, ("a", "c"), "file")
-
-
-@given(
-    sizes=st.lists(st.integers(1, 40), min_size=1, max_size=6),
-    share=st.floats(0.05, 0.95),
-    seed=st.integers(0, 99),
-)
-def test_a_stratified_split_is_disjoint_complete_and_proportional(
-    sizes: list[int], share: float, seed: int
-) -> None:
-    rng = np.random.default_rng(seed)
-    strata = rng.permutation(np.repeat(np.arange(len(sizes)), sizes))
-    split = stratified_split(strata, share, rng)
-    assert sorted([*split.train, *split.test]) == list(range(len(strata)))
-    assert np.all(np.diff(split.train) > 0)
-    for stratum, size in enumerate(sizes):
-        tested = int(np.sum(strata[split.test] == stratum))
-        assert abs(tested - share * size) <= 1
-        assert tested < size
-        assert tested > 0 or size == 1
-
-
-def test_a_split_depends_on_its_stream_only() -> None:
-    strata = np.repeat([0, 1], 50)
-    first, second, other = (stratified_split(strata, 0.2, np.random.default_rng(seed)) for seed in (1, 1, 2))
-    assert first.test.tolist() == second.test.tolist()
-    assert first.test.tolist() != other.test.tolist()
 
 
 def test_registering_the_sets_imports_nothing_heavy() -> None:

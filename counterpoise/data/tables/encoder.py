@@ -1,0 +1,177 @@
+"""Columns of a table as model inputs, alike wherever the rows are: what was fitted on some rows encodes any others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoise.data.faults import brief, fault
+from counterpoise.data.limits import MAX_BYTES, MAX_CATEGORIES, MAX_COLUMNS
+from counterpoise.data.tables.cells import Numbers, Table, numbers_of, words_of
+from counterpoise.errors import DataError
+from counterpoise.system.capacity import check_fits
+
+OTHER_WORD = "(other)"
+BYTES_A_FEATURE = 4  # twice: all rows, and then those of the training and of the test
+BYTES_A_NUMBER = 40  # of a cell that is centred, filled and standardised
+BYTES_A_NAME = 80
+
+Inputs = NDArray[np.float32]
+
+
+class Encoded(NamedTuple):
+    """Model inputs with the name of each, and in words what was filled in."""
+
+    x: Inputs  # [n, d]
+    names: tuple[str, ...]  # age, ca missing, workclass=Private, ...
+    notes: tuple[str, ...] = ()
+
+
+class Number(NamedTuple):
+    """A column of numbers as ``(value - centre - mean) / deviation``; `gap` stands for ``value - centre`` where none is."""
+
+    centre: float  # taken off first, so that a number that never varies is 0 and not a rounding error
+    gap: float
+    mean: float
+    deviation: float  # 1 where the rows of the fit do not vary
+    flagged: bool  # an input of its own says where there is a gap
+
+    def standardise(self, values: Numbers) -> Numbers:
+        centred = values - self.centre
+        scaled: Numbers = (np.where(np.isnan(centred), self.gap, centred) - self.mean) / self.deviation
+        return scaled
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """Inputs: numbers, then an indicator for each number that had gaps in the fit, then one-hot words.
+
+    A gap takes the median of the training rows, with or without an indicator. A word that is none of the column's
+    categories, a gap among them, counts as "(other)" where the fit saw such a word outside its training rows and so made
+    that category; else all the column's inputs are 0. A column that is not here is left out.
+    """
+
+    numbers: Mapping[str, Number]
+    words: Mapping[str, tuple[str, ...]]  # categories in the order of the inputs
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The name of each input."""
+        flags = (f"{name} missing" for name, number in self.numbers.items() if number.flagged)
+        kinds = (f"{name}={word}" for name, words in self.words.items() for word in words)
+        return (*self.numbers, *flags, *kinds)
+
+    @property
+    def width(self) -> int:
+        flags = sum(number.flagged for number in self.numbers.values())
+        return len(self.numbers) + flags + sum(map(len, self.words.values()))
+
+    def transform(self, table: Table, known: Mapping[str, Numbers] | None = None) -> Encoded:
+        """The rows of a table that has these columns, each on its own; `known`: columns of numbers that are read already."""
+        for name in (*self.numbers, *self.words):
+            if name not in table.columns:
+                raise fault(table.path, f"no column {name!r}, which the inputs are made of", table.header)
+        check_size(table, self.width, len(self.numbers))
+        read = known or {}
+        x = self.inputs(
+            len(table.rows),
+            lambda name: read[name] if name in read else numbers_of(table, name),
+            lambda name: words_of(table, name),
+        )
+        encoded = Encoded(x, self.names)
+        _check_finite(table, encoded)
+        return encoded
+
+    def inputs(
+        self, rows: int, numbers: Callable[[str], Numbers], words: Callable[[str], Sequence[str]]
+    ) -> Inputs:
+        """A column at a time: words of many kinds make the inputs far larger than the table."""
+        x = np.zeros((rows, self.width), np.float32)
+        flag = len(self.numbers)
+        with np.errstate(over="ignore"):  # what is not finite is found by its row
+            for place, (name, number) in enumerate(self.numbers.items()):
+                values = numbers(name)
+                x[:, place] = number.standardise(values)
+                if number.flagged:
+                    x[:, flag] = np.isnan(values)
+                    flag += 1
+        for name, kinds in self.words.items():
+            _mark(x[:, flag : flag + len(kinds)], words(name), kinds)
+            flag += len(kinds)
+        return x
+
+    def to_json(self) -> dict[str, Any]:
+        """The state in plain values of JSON, from which `from_json` makes an equal encoder."""
+        words = {name: list(kinds) for name, kinds in self.words.items()}
+        return {"numbers": {name: list(number) for name, number in self.numbers.items()}, "words": words}
+
+    @classmethod
+    def from_json(cls, found: Any) -> Encoder:
+        """An encoder that somebody else wrote down; a DataError for anything that is none."""
+        if not isinstance(found, dict) or set(found) != {"numbers", "words"}:
+            raise DataError("the encoder is not legal; legal: numbers and words")
+        numbers, words = found["numbers"], found["words"]
+        if not (isinstance(numbers, dict) and isinstance(words, dict)) or numbers.keys() & words.keys():
+            raise DataError("the encoder's columns are not legal; legal: each a number or a word")
+        if not 0 < len(numbers) + len(words) <= MAX_COLUMNS:
+            count = len(numbers) + len(words)
+            raise DataError(f"the encoder has {count:,} columns; legal: 1 to {MAX_COLUMNS:,}")
+        return cls(
+            {name: _read_number(name, given) for name, given in numbers.items()},
+            {name: _read_words(name, given) for name, given in words.items()},
+        )
+
+
+def check_size(table: Table, width: int, numbers: int) -> None:
+    """Before columns are encoded: a column of words becomes as many inputs as it has kinds of them."""
+    rows = len(table.rows)
+    if rows * width * BYTES_A_FEATURE > MAX_BYTES:
+        reason = f"{rows:,} rows of {width:,} features; legal: at most {MAX_BYTES:,} bytes of them"
+        raise fault(table.path, reason)
+    needed = rows * (numbers * BYTES_A_NUMBER + width * 2 * BYTES_A_FEATURE) + width * BYTES_A_NAME
+    check_fits(needed, f"{table.path}: {rows:,} rows of {width:,} features", DataError)
+
+
+def _mark(x: Inputs, cells: Sequence[str], kinds: Sequence[str]) -> None:
+    """In each row a 1 for the kind of its word."""
+    places = {word: place for place, word in enumerate(kinds)}
+    codes = np.array([places.get(word, places.get(OTHER_WORD, -1)) for word in cells], dtype=np.int64)
+    rows = np.flatnonzero(codes >= 0)
+    x[rows, codes[rows]] = 1
+
+
+def _check_finite(table: Table, encoded: Encoded) -> None:
+    finite = np.isfinite(encoded.x)
+    if not finite.all():
+        place, column = divmod(int(finite.argmin()), finite.shape[1])
+        reason = f"{encoded.names[column]!r} is too far from the training rows to standardise"
+        raise fault(table.path, reason, table.rows[place])
+
+
+def _read_number(name: str, given: Any) -> Number:
+    fits = isinstance(given, list) and len(given) == len(Number._fields) and isinstance(given[-1], bool)
+    if not fits or not all(type(part) in (int, float) for part in given[:-1]) or not _usable(given[:-1]):
+        legal = "centre, gap, mean and deviation, finite and the last above 0, and whether gaps are flagged"
+        raise DataError(f"the encoder's number {brief(name)} is {brief(given)}; legal: {legal}")
+    centre, gap, mean, deviation = map(float, given[:-1])
+    return Number(centre, gap, mean, deviation, given[-1])
+
+
+def _usable(parts: Sequence[float]) -> bool:
+    try:
+        return all(map(math.isfinite, parts)) and parts[-1] > 0
+    except OverflowError:  # a whole number beyond any float
+        return False
+
+
+def _read_words(name: str, given: Any) -> tuple[str, ...]:
+    fits = isinstance(given, list) and 0 < len(given) <= MAX_CATEGORIES + 1  # and "(other)"
+    if not fits or not all(isinstance(word, str) for word in given) or len(set(given)) < len(given):
+        legal = f"up to {MAX_CATEGORIES:,} words that differ"
+        raise DataError(f"the encoder's word {brief(name)} is {brief(given)}; legal: {legal}")
+    return tuple(given)

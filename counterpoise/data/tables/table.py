@@ -1,0 +1,152 @@
+"""A CSV or Parquet table with a label column: its encoder, fitted on its training rows, and the data set of its inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from counterpoise.data.dataset import Dataset, Samples
+from counterpoise.data.faults import check_share, fault
+from counterpoise.data.root import sha256_of
+from counterpoise.data.split import (
+    Clients,
+    TrainTest,
+    check_coverage,
+    natural_clients,
+    split_note,
+    split_rows,
+)
+from counterpoise.data.tables.cells import Coded, Table, names_of, parse_number
+from counterpoise.data.tables.csv_file import read_csv
+from counterpoise.data.tables.encoder import Encoder
+from counterpoise.data.tables.fit import fit_notes, fit_table, odd_notes
+from counterpoise.data.tables.identifiers import drop_key
+from counterpoise.data.tables.parquet_file import read_parquet
+from counterpoise.errors import legal_words
+
+CSV_SUFFIXES = (".csv", ".tsv", ".txt")
+PARQUET_SUFFIXES = (".parquet", ".pq")
+PACKED = ".gz"
+
+
+class FittedTable(NamedTuple):
+    """A table whose encoder is fitted on its training rows, and all its rows encoded."""
+
+    table: Table
+    classes: Coded
+    split: TrainTest
+    encoder: Encoder
+    samples: Samples
+    notes: tuple[str, ...]  # what became of the columns
+    odd: tuple[str, ...]  # columns to think twice about
+
+
+def is_table(path: Path) -> bool:
+    """Whether a file's name says so; of a text file also with `.gz` behind it."""
+    name = Path(path.stem) if path.suffix.lower() == PACKED else path
+    return name.suffix.lower() in CSV_SUFFIXES or path.suffix.lower() in PARQUET_SUFFIXES
+
+
+def open_table(path: Path) -> Table:
+    return read_parquet(path) if path.suffix.lower() in PARQUET_SUFFIXES else read_csv(path)
+
+
+def read_table(
+    path: Path | str,
+    label: str,
+    client: str | None = None,
+    test_share: float = 0.2,
+    seed: int = 0,
+    numeric: Sequence[str] | None = None,
+    categorical: Sequence[str] | None = None,
+    drop: Sequence[str] | None = None,
+) -> Dataset:
+    """One row a sample; `label` names the class, `client` the natural client, every other column is a feature.
+
+    Columns in neither `numeric` nor `categorical` are what their cells look like; those in `drop` are left out.
+    """
+    path = Path(path)
+    fitted = fitted_table(path, label, client, test_share, seed, numeric, categorical, drop)
+    split, classes, codes = fitted.split, fitted.classes, fitted.classes.codes
+    train, test = (fitted.samples.take(rows) for rows in map(torch.from_numpy, split))
+    clients = _clients(fitted.table, client, split)
+    class_notes = check_coverage(path, classes.names, codes[split.train], codes[split.test])
+    share = split_note(split, test_share, seed)
+    return Dataset(
+        Path(path.stem).stem if path.suffix.lower() == PACKED else path.stem,
+        train,
+        test,
+        classes.names,
+        clients=clients.codes,
+        client_names=clients.names,
+        files={path.name: sha256_of(path)},
+        notes=(*fitted.notes, *fitted.odd, *class_notes, *clients.notes, share),
+    )
+
+
+def fitted_table(
+    path: Path,
+    label: str,
+    client: str | None = None,
+    test_share: float = 0.2,
+    seed: int = 0,
+    numeric: Sequence[str] | None = None,
+    categorical: Sequence[str] | None = None,
+    drop: Sequence[str] | None = None,
+    drop_words: Callable[[str], str] = drop_key,
+) -> FittedTable:
+    """The table read as `read_table` reads it; `drop_words` says in notes how to leave a column out."""
+    check_share(test_share)
+    table = open_table(path)
+    forced = numeric or (), categorical or ()
+    left_out = [label, *(drop or ()), *([] if client is None else [client])]
+    check_named(table, [*left_out, *forced[0], *forced[1]])
+    classes = _classes(table, label)
+    split = split_rows(path, classes.codes, test_share, seed)
+    names = [name for name in table.columns if name not in left_out]
+    fitted = fit_table(table, names, split.train, *forced)
+    x = fitted.encoder.transform(table, fitted.numbers).x
+    samples = Samples(torch.from_numpy(x), torch.from_numpy(classes.codes))
+    notes, odd = (*table.notes, *fit_notes(fitted)), odd_notes(table, fitted, *forced, drop_words)
+    return FittedTable(table, classes, split, fitted.encoder, samples, notes, odd)
+
+
+def check_named(table: Table, named: Iterable[str]) -> None:
+    """Every named column is there, and for one use."""
+    seen: set[str] = set()
+    for name in named:
+        if name not in table.columns:
+            raise fault(
+                table.path,
+                f"no column {name!r}; {legal_words(name, table.columns)}",
+                table.header,
+            )
+        if name in seen:
+            raise fault(table.path, f"column {name!r} is named for two uses")
+        seen.add(name)
+
+
+def _classes(table: Table, label: str) -> Coded:
+    """The label column, one class a spelling; two spellings of one number are refused rather than guessed at."""
+    classes = names_of(table, label)
+    values = [parse_number(name) for name in classes.names]
+    for place in range(1, len(values)):
+        if values[place] is not None and values[place] == values[place - 1]:
+            row = table.rows[int((classes.codes == place).argmax())]
+            here, elsewhere = classes.names[place], classes.names[place - 1]
+            raise fault(
+                table.path,
+                f"{label!r} holds {here!r}, and elsewhere {elsewhere!r}: one number in two spellings",
+                row,
+            )
+    return classes
+
+
+def _clients(table: Table, client: str | None, split: TrainTest) -> Clients:
+    if client is None:
+        return Clients()
+    coded = names_of(table, client)
+    return natural_clients(coded.names, coded.codes[split.train])
