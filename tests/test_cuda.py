@@ -29,13 +29,14 @@ from counterpoise.client.measure import measure_each, measure_many
 from counterpoise.core.local import Local
 from counterpoise.core.method import METHODS, MethodSpec
 from counterpoise.core.part import Batch, Outputs
-from counterpoise.core.tree import Tree, stack
+from counterpoise.core.tree import Tree, stack, tmap
 from counterpoise.data.dataset import Samples, no_scaling
 from counterpoise.engines.arithmetic import Precision
 from counterpoise.engines.choose import EngineSettings
 from counterpoise.errors import ConfigError
 from counterpoise.metrics.scoring import count_all
 from counterpoise.run.simulation import evaluate
+from counterpoise.server.round import ServerState
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU on this machine")
 
@@ -124,6 +125,17 @@ def test_a_run_repeats_and_resumes_bit_for_bit(tmp_path: Path) -> None:
     newest = sorted((tmp_path / "two" / "checkpoints").glob("round-*.json"))[-1]
     newest.unlink()
     assert resume(tmp_path / "two")["state_sha256"] == first["state_sha256"]
+
+
+@pytest.mark.parametrize("spec", every_spec(), ids=spec_name)
+def test_a_state_that_comes_back_from_disk_onto_the_gpu_goes_on_alike(spec: MethodSpec) -> None:
+    whole, resumed = (simulate(spec, engine=GPU_STACKED) for _ in range(2))
+    middle = run_rounds(whole, rounds=2)
+    saved = tmap(lambda leaf: leaf.to(GPU), all_state(whole, middle))
+    resumed.engine.memory.update({int(client): kept for client, kept in saved["memory"].items()})
+    state = ServerState.from_tree(saved, round=2)
+    expected, found = run_rounds(whole, middle, 1), run_rounds(resumed, state, 1)
+    assert distance(all_state(whole, expected), all_state(resumed, found)) == 0
 
 
 @pytest.mark.parametrize("spec", ["fedavg", "fedcgnm"])

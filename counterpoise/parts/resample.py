@@ -71,9 +71,10 @@ def resample(
         return {"growth": grown}, memory
 
     def update(delta: Params, slot: Tree, exchange: Exchange) -> tuple[Params, Tree]:
-        replies = exchange.replies
-        latest = replies.upload["resample"]["growth"].to(slot["growth"])
-        return delta, slot | {"growth": slot["growth"].scatter(0, replies.client.cpu(), latest)}
+        replies, growth = exchange.replies, slot["growth"]
+        latest = replies.upload["resample"]["growth"].to(growth)
+        # A run that went on has its slots where its model is.
+        return delta, slot | {"growth": growth.scatter(0, replies.client.to(growth.device), latest)}
 
     return Part(
         "resample",
