@@ -17,8 +17,8 @@ from counterpoise.data.dataset import DATASETS, Dataset
 from counterpoise.data.federation import Federation
 from counterpoise.data.prepare import apply_imbalance, split_federation
 from counterpoise.engines.choose import EngineSettings
-from counterpoise.registry.arguments import Seed, check_arguments, parameters_of, refuse_unknown
-from counterpoise.registry.registry import Count
+from counterpoise.registry.schema import Count, Seed
+from counterpoise.registry.settings import check_arguments, read_parameters, refuse_unknown
 from counterpoise.run.build import build_simulation
 from counterpoise.run.store.record import summarise_rows
 from counterpoise.server.cohort import Cohort
@@ -72,7 +72,7 @@ def simulate(
     **settings: Any,
 ) -> Outcome:
     """Run a method on a federation in this process; ``settings`` are those of ``build_simulation``: local, cohort, engine."""
-    legal = {*parameters_of(simulate), *parameters_of(build_simulation)}
+    legal = {*read_parameters(simulate), *read_parameters(build_simulation)}
     refuse_unknown("simulate", settings, legal, {"local": Local, "engine": EngineSettings, "cohort": Cohort})
     check_arguments("simulate", simulate, evaluate_every=evaluate_every)
     simulation = build_simulation(federation, method, model, rounds=rounds, seed=seed, **settings)

@@ -8,7 +8,8 @@ from counterpoise.data.dataset import Scaling, no_scaling, pixel_scaling
 from counterpoise.errors import ConfigError
 from counterpoise.flower.data_form import Form
 from counterpoise.flower.own_columns import Columns, Number
-from counterpoise.registry.registry import Count, Entry
+from counterpoise.registry.registry import Entry
+from counterpoise.registry.schema import Count
 
 NAME = "described"
 PAIR = 2  # mean and deviation

@@ -12,7 +12,7 @@ from counterpoise.models.mlp import mlp
 from counterpoise.models.model import Builder, model
 from counterpoise.models.norms import NormKind, make_norm
 from counterpoise.models.recurrent import LSTM
-from counterpoise.registry.registry import Count
+from counterpoise.registry.schema import Count
 
 
 @model("ffnn", paper="FedCGNM", example=(104,))

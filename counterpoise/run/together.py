@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -114,8 +115,7 @@ def _settled(members: Sequence[Member]) -> list[Member]:
 
 def _settle(member: Member, names: list[str]) -> Experiment:
     if not RunFolder(member.path).holds_run():
-        engine = member.experiment.engine.model_copy(update={"together": names})
-        return member.experiment.model_copy(update={"engine": engine})
+        return replace(member.experiment, engine=replace(member.experiment.engine, together=names))
     known = load_experiment(RunFolder(member.path).config)
     if known.engine.together != names:
         raise ConfigError(
