@@ -27,6 +27,7 @@ from counterpoise.engines.precision import Precision, arithmetic
 from counterpoise.models.model import MODELS
 from counterpoise.run.build import build_simulation
 from counterpoise.run.joined import join
+from counterpoise.run.simulation import advance
 
 CLIENTS, BATCH, STEPS, REPEATS = 10, 50, 20, 5
 SKEWED, EVEN = (60, 40, 25, 15, 10, 8, 5, 4, 2, 1), (17,) * 10  # steps of ten clients, 170 in all
@@ -82,10 +83,10 @@ def stacked(
         for seed in range(seeds)
     ]
     together = join(simulations)
-    states = together.open()
+    states = [sim.open() for sim in together]
 
     def run() -> None:
-        together.advance(states)
+        advance(together, states)
 
     return run
 

@@ -25,7 +25,6 @@ from counterpoise.data.federation import Federation
 from counterpoise.engines.choose import EngineSettings
 from counterpoise.engines.processes import keep_memory
 from counterpoise.run.build import build_simulation
-from counterpoise.server.round import one_exchange
 
 CLASSES, IMBALANCE = 10, 20.0
 METHODS = {
@@ -65,7 +64,7 @@ def round_of(work: Workload, federation: Federation, method: object, engine: str
         federation, method, work.model, rounds=1, local=Local(lr=0.01, batch_size=50), engine=settings  # type: ignore[arg-type]
     )  # fmt: skip
     state, tasks = simulation.open(), [Task(client) for client in range(work.clients)]
-    return lambda: void(one_exchange(simulation.server, state, tasks, 0.01))
+    return lambda: void(simulation.advance(state, tasks))
 
 
 def void(value: object) -> None:

@@ -138,7 +138,6 @@ def ours(work: Workload, method: str) -> Callable[[], None]:
     from counterpoise.data.federation import Federation
     from counterpoise.engines.choose import EngineSettings
     from counterpoise.run.build import build_simulation
-    from counterpoise.server.round import one_exchange
 
     x, y = (tensor.flatten(0, 1) for tensor in work.data())
     rows = tuple(torch.arange(len(y)).view(work.clients, -1))
@@ -158,7 +157,7 @@ def ours(work: Workload, method: str) -> Callable[[], None]:
         after = state
         for cohort in work.cohorts():
             tasks = [Task(client) for client in cohort]
-            after, _ = one_exchange(simulation.server, after, tasks, work.lr)
+            after, _ = simulation.advance(after, tasks)
         simulation.close()
 
     return run

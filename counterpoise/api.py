@@ -2,49 +2,33 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from torch import nn
 
-from counterpoise.core.codec import digest
 from counterpoise.core.local import Local
 from counterpoise.core.method import Method, MethodSpec
-from counterpoise.data.dataset import DATASETS, Dataset
 from counterpoise.data.federation import Federation
-from counterpoise.data.prepare import apply_imbalance, split_federation
+from counterpoise.data.prepare import load_data, split_federation
 from counterpoise.engines.choose import EngineSettings
 from counterpoise.registry.schema import Count, Seed
 from counterpoise.registry.settings import check_arguments, read_parameters, refuse_unknown
 from counterpoise.run.build import build_simulation
-from counterpoise.run.store.record import summarise_rows
+from counterpoise.run.driver import drive
+from counterpoise.run.patience import GivenUpError, why_given_up
+from counterpoise.run.summary import summarise
 from counterpoise.server.cohort import Cohort
 
-
-def load_data(
-    name: str,
-    imbalance: float | str | Mapping[str, Any] = 1.0,
-    root: Path | str | None = None,
-    imbalanced_test: bool = False,
-    **arguments: Any,
-) -> Dataset:
-    """A data set by name, with an imbalance: the factor of a long tail, or ``{"step": {"factor": 10.0}}``.
-
-    With `imbalanced_test` the test set has it too; else that stays as it is.
-    """
-    name, imbalance = check_arguments("load_data", load_data, name=name, imbalance=imbalance)
-    whole = DATASETS.build(name, arguments)(None if root is None else Path(root))
-    return apply_imbalance(whole, imbalance, test=imbalanced_test)
-
+__all__ = ["SimulationResult", "load_data", "simulate", "split"]
 
 split = split_federation
 
 
 @dataclass(frozen=True)
-class Outcome(Mapping[str, Any]):
+class SimulationResult(Mapping[str, Any]):
     """What a run came to: a summary by name, the rows of all rounds, and the trained module."""
 
     summary: dict[str, Any]
@@ -69,28 +53,26 @@ def simulate(
     rounds: Count = 50,
     seed: Seed = 0,
     evaluate_every: Count = 1,
+    watch: Callable[[Mapping[str, Any], int], None] | None = None,
     **settings: Any,
-) -> Outcome:
-    """Run a method on a federation in this process; ``settings`` are those of ``build_simulation``: local, cohort, engine."""
+) -> SimulationResult:
+    """Run a method on a federation in this process; ``settings`` are those of ``build_simulation``: local, cohort, engine.
+
+    `watch` is called after each round with its row and the number of all rounds.
+    """
     legal = {*read_parameters(simulate), *read_parameters(build_simulation)}
     refuse_unknown("simulate", settings, legal, {"local": Local, "engine": EngineSettings, "cohort": Cohort})
     check_arguments("simulate", simulate, evaluate_every=evaluate_every)
     simulation = build_simulation(federation, method, model, rounds=rounds, seed=seed, **settings)
-    rows, began = [], time.perf_counter()
-    try:
-        for state, outcome in simulation.run():
-            due = state.round == simulation.rounds or state.round % evaluate_every == 0
-            rows.append(outcome.row() | (simulation.evaluate(state) if due else {}))
-    finally:
-        simulation.close()
-    summary = {
-        "method": simulation.method.name,
-        "seed": simulation.seed,
-        "rounds": simulation.rounds,
-        **summarise_rows(rows),
-        "seconds": time.perf_counter() - began,
-        "engine": simulation.settings.name,
-        "device": simulation.settings.device,
-        "params_sha256": digest({"params": state.params, "buffers": state.buffers}),
-    }
-    return Outcome(summary, rows, simulation.module(state))
+    rows, seconds = [], 0.0
+    with closing(simulation):
+        state = simulation.open()
+        for [ended] in drive([simulation], [state], evaluate_every):
+            state = ended.state
+            rows.append(ended.row)
+            seconds += ended.seconds
+            if watch is not None:
+                watch(ended.row, simulation.rounds)
+    if why := why_given_up(rows, simulation.settings.max_skipped, simulation.rounds):
+        raise GivenUpError(f"simulate has no result: {why}")
+    return SimulationResult(summarise(simulation, state, rows, seconds), rows, simulation.module(state))

@@ -19,10 +19,10 @@ from counterpoise.data.federation import Federation
 from counterpoise.engines.choose import EngineSettings
 from counterpoise.models.model import MODELS
 from counterpoise.run.build import build_simulation
-from counterpoise.run.joined import Together, join, share_samples
-from counterpoise.run.simulation import Simulation
+from counterpoise.run.joined import join, share_samples
+from counterpoise.run.simulation import Simulation, advance
 from counterpoise.server.cohort import Cohort
-from counterpoise.server.round import Outcome, ServerState, one_exchange
+from counterpoise.server.round import Outcome, ServerState
 from counterpoise.server.search import propose_tasks
 
 SIZES = (20, 50, 13, 30, 7, 1)  # not in order, so that an engine that sorts its clients must undo it
@@ -141,7 +141,7 @@ def run_rounds(sim: Simulation, state: ServerState | None = None, rounds: int | 
 
 def run_joined(
     spec: MethodSpec, engine: EngineSettings, seeds: Sequence[int], shared: Federation, rounds: int = 3
-) -> tuple[Together, list[ServerState]]:
+) -> tuple[list[Simulation], list[ServerState]]:
     """Runs that differ in their seed, trained in one program on the samples of one federation."""
     together = join(
         [
@@ -149,17 +149,15 @@ def run_joined(
             for seed in seeds
         ]
     )
-    states = together.open()
+    states = [sim.open() for sim in together]
     for _ in range(rounds):
-        states = [state for state, _ in together.advance(states)]
+        states = [state for state, _ in advance(together, states)]
     return together, states
 
 
 def ask_clients(sim: Simulation, state: ServerState, clients: Sequence[int]) -> tuple[ServerState, Outcome]:
     """One round with these clients, whatever the cohort would be."""
-    lr = sim.work.local.rate(state.round, sim.rounds)
-    tasks = propose_tasks(sim.method, state.slots, state.round, clients)
-    return one_exchange(sim.server, state, tasks, lr)
+    return sim.advance(state, propose_tasks(sim.method, state.slots, state.round, clients))
 
 
 def all_state(sim: Simulation, state: ServerState) -> Tree:

@@ -17,6 +17,7 @@ from unittest import mock
 
 from counterpoise.cli import main
 from counterpoise.run.config.experiment import Experiment, binding, make_experiment
+from counterpoise.run.listener import Listener
 from counterpoise.run.store.folder import RunFolder
 from counterpoise.run.store.seal import SEAL, digest_of, seal
 from counterpoise.system.toml import override, read_toml, write_toml
@@ -144,3 +145,13 @@ def assert_refused(finished: Finished, code: int, *words: str) -> None:
         assert word in lines[0]
     assert "Traceback" not in finished.err
     assert "should not happen" not in finished.err
+
+
+class Hearing(Listener):
+    """Calls a function after each round."""
+
+    def __init__(self, hear: Callable[[Mapping[str, Any], int], None]) -> None:
+        self._hear = hear
+
+    def round_ended(self, row: Mapping[str, Any], rounds: int) -> None:
+        self._hear(row, rounds)

@@ -143,10 +143,7 @@ def test_a_client_has_a_plain_name_or_none(name: str) -> None:
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("finished") / "run"
-    with pytest.MonkeyPatch.context() as patch:
-        for draw in ("draw_curves", "draw_heatmap"):
-            patch.setattr(f"counterpoise.run.store.run.{draw}", lambda *_: None)
-        runner.start(tiny("rounds=1", "method=scaffold"), folder)
+    runner.start(tiny("rounds=1", "method=scaffold"), folder)
     return folder
 
 
@@ -155,8 +152,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_checkpoint_reads_no_file_but_its_own(
     name: str, place: str, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for draw in ("draw_curves", "draw_heatmap"):
-        monkeypatch.setattr(f"counterpoise.run.store.run.{draw}", lambda *_: None)
+    for moment in ("began", "ended"):
+        monkeypatch.setattr(f"counterpoise.report.pictures.Pictures.{moment}", lambda *_: None)
     with guarded(tmp_path) as inside:
         shutil.copytree(finished, inside / "run")
         (path,) = (inside / "run" / "checkpoints").glob("round-*.json")

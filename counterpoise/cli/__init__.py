@@ -18,10 +18,10 @@ def main() -> None:
 
         run_command()
     except KeyboardInterrupt:
-        from counterpoise.cli.interrupt import hear_no_more
+        from counterpoise.cli.interrupt import ignore_further_interrupts
         from counterpoise.errors import RunError
 
-        hear_no_more()
+        ignore_further_interrupts()
         sys.stderr.write("error: stopped\n")
         sys.exit(RunError.exit_code)
 

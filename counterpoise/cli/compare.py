@@ -12,7 +12,7 @@ from counterpoise.cli.interrupt import interruptible
 from counterpoise.cli.runs import roomy_console
 
 if TYPE_CHECKING:
-    from counterpoise.sweep.run import Finished, Means
+    from counterpoise.sweep.run import Execution, Finished
     from counterpoise.sweep.sweep import Sweep
 
 Processes = Annotated[
@@ -48,10 +48,10 @@ def compare(
     from counterpoise.sweep.sweep import load_sweep
 
     wanted = load_sweep(sweep, overrides or [])
-    folder, means = out or Path("runs") / sweep.stem, _means(on, processes)
+    folder, execution = out or Path("runs") / sweep.stem, _means(on, processes)
     if dry_run:
-        return _print_plan(wanted, folder, means, as_json)
-    return conduct(wanted, folder, means, as_json)
+        return _print_plan(wanted, folder, execution, as_json)
+    return conduct(wanted, folder, execution, as_json)
 
 
 def demo(
@@ -69,27 +69,27 @@ def demo(
     conduct(demo_sweep(seeds, rounds), out, _means("local", processes), as_json)
 
 
-def conduct(sweep: Sweep, out: Path, means: Means, as_json: bool) -> None:
+def conduct(sweep: Sweep, out: Path, execution: Execution, as_json: bool) -> None:
     """Run a sweep and print what it came to."""
     from counterpoise.cli.progress import RunsBar
     from counterpoise.sweep.run import run_sweep
 
     with interruptible(lambda: GO_ON), RunsBar() as bar:
-        finished = run_sweep(sweep, out, means, bar.show)
+        finished = run_sweep(sweep, out, execution, bar.show)
     typer.echo(json.dumps(_as_data(finished), indent=2)) if as_json else _print_result(sweep, finished)
     _tell_failures(finished)
 
 
-def _means(on: Literal["local", "ray"], processes: int | None) -> Means:
+def _means(on: Literal["local", "ray"], processes: int | None) -> Execution:
     import torch
 
     from counterpoise.engines.processes import available_cores
-    from counterpoise.sweep.run import Means
+    from counterpoise.sweep.run import Execution
 
-    return Means(on, processes or (1 if torch.cuda.is_available() else available_cores()))
+    return Execution(on, processes or (1 if torch.cuda.is_available() else available_cores()))
 
 
-def _print_plan(sweep: Sweep, out: Path, means: Means, as_json: bool) -> None:
+def _print_plan(sweep: Sweep, out: Path, execution: Execution, as_json: bool) -> None:
     from counterpoise.sweep.estimate import plan_sweep
 
     plan = plan_sweep(sweep, out)
@@ -97,15 +97,15 @@ def _print_plan(sweep: Sweep, out: Path, means: Means, as_json: bool) -> None:
         {"state": state, "folder": str(job.path(out)), "method": job.method, "problem": job.problem, "seed": job.experiment.seed}
         for job, state in zip(plan.jobs, plan.states, strict=True)
     ]  # fmt: skip
-    seconds = plan.seconds / min(means.processes, max(1, len(runs) - plan.states.count("done")))
+    seconds = plan.seconds / min(execution.processes, max(1, len(runs) - plan.states.count("done")))
     if as_json:
-        typer.echo(json.dumps({"runs": runs, "processes": means.processes, "seconds": seconds}, indent=2))
+        typer.echo(json.dumps({"runs": runs, "processes": execution.processes, "seconds": seconds}, indent=2))
         return
     for run in runs:
         typer.echo(f"{run['state']:<8} {run['folder']}")
     todo = len(runs) - plan.states.count("done")
     typer.echo(
-        f"{len(runs)} runs, {todo} of them to do: about {in_words(seconds)} in {means.processes} processes, from a few steps of each problem"
+        f"{len(runs)} runs, {todo} of them to do: about {in_words(seconds)} in {execution.processes} processes, from a few steps of each problem"
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,8 +13,8 @@ import typer
 from counterpoise.cli.interrupt import interruptible
 
 if TYPE_CHECKING:
-    from counterpoise.cli.live import Live
     from counterpoise.run.config.experiment import Experiment
+    from counterpoise.run.listener import Listener
 
 File = Annotated[Path, typer.Argument(help="Experiment file in TOML; docs/reference.md lists every key.")]
 Overrides = Annotated[
@@ -24,6 +24,9 @@ Overrides = Annotated[
 Out = Annotated[
     Path | None, typer.Option(help="Folder of the run; by default a new numbered one under runs/.")
 ]
+Work = Callable[
+    ["Sequence[Listener]", Callable[[str], None]], dict[str, Any]
+]  # listeners, what takes a line to say -> a summary
 AsJson = Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")]
 
 
@@ -39,7 +42,7 @@ def run(experiment: File, overrides: Overrides = None, out: Out = None, as_json:
 
     config = read_experiment(experiment, overrides or [])
     folder = out or next_folder(Path("runs"), f"{config.build_method().name}-{config.data.name}")
-    report(watched(lambda live: start(config, folder, live.show), folder), folder, as_json)
+    report(watched(lambda heard, _: start(config, folder, heard), folder), folder, as_json)
 
 
 def resume(
@@ -48,7 +51,7 @@ def resume(
     """Go on with a run that was stopped or killed; the result is that of an undisturbed run, bit for bit."""
     from counterpoise.run import runner
 
-    report(watched(lambda live: runner.resume(folder, live.show), folder), folder, as_json)
+    report(watched(lambda heard, _: runner.resume(folder, heard), folder), folder, as_json)
 
 
 def validate(experiment: File, overrides: Overrides = None) -> None:
@@ -91,13 +94,14 @@ def _keys_of_sweeps(path: Path) -> list[str]:
     return [key for key in read_toml(path) if key in alone]
 
 
-def watched(work: Callable[[Live], dict[str, Any]], folder: Path) -> dict[str, Any]:
+def watched(work: Work, folder: Path) -> dict[str, Any]:
     """Work that shows how it is doing, and says how to go on where it is interrupted."""
     from counterpoise.cli.live import Live
+    from counterpoise.report.pictures import Pictures
     from counterpoise.run.store.folder import RunFolder
 
-    with interruptible(RunFolder(folder).way_on), Live() as live:
-        return work(live)
+    with interruptible(RunFolder(folder).resume_hint), Live() as live:
+        return work([live, Pictures()], live.say)
 
 
 def report(summary: Mapping[str, Any], folder: Path, as_json: bool) -> None:

@@ -39,7 +39,7 @@ def up(
     """Start a whole deployment on this machine, with TLS and node keys, run the experiment, and take it down."""
     commands = _commands()
     config, folder = _which(experiment, overrides, resume, out, clients)
-    report(watched(lambda live: commands.up(config, folder, live.show, live.say), folder), folder, as_json)
+    report(watched(lambda heard, say: commands.up(config, folder, heard, say), folder), folder, as_json)
 
 
 @app.command()
@@ -53,9 +53,7 @@ def simulate(
     """Run the experiment in Flower's simulation, on Ray."""
     commands = _commands()
     config, folder = _which(experiment, overrides, resume, out)
-    report(
-        watched(lambda live: commands.simulate(config, folder, live.show, live.say), folder), folder, as_json
-    )
+    report(watched(lambda heard, say: commands.simulate(config, folder, heard, say), folder), folder, as_json)
 
 
 @app.command()
@@ -74,10 +72,10 @@ def server(
 ) -> None:
     """Listen for clients on other machines and run the experiment with them."""
     commands = _commands()
-    link = _link(host, port, certs, insecure)
+    endpoint = _endpoint(host, port, certs, insecure)
     config, folder = _which(experiment, overrides, resume, out)
     report(
-        watched(lambda live: commands.serve(config, folder, link, live.show, live.say), folder),
+        watched(lambda heard, say: commands.serve(config, folder, endpoint, heard, say), folder),
         folder,
         as_json,
     )
@@ -113,14 +111,14 @@ def client(
         raise ConfigError(f"--server {server} is not legal; legal: HOST:PORT")
     if data is not None and not data.exists():
         raise ConfigError(f"--data {no_such(data, 'file or folder')}")
-    link = _link(host, int(port), certs, insecure)
-    check_client_trust(link, name)
+    endpoint = _endpoint(host, int(port), certs, insecure)
+    check_client_trust(endpoint, name)
     check_share(test_share)
     reading: dict[str, Any] = {"label": label, "test_share": test_share}
     place = (state or Path.home() / ".local" / "state" / "counterpoise" / check_name(name)).absolute()
     own = None if data is None else str(data.absolute())
     with interruptible(lambda: "start it again to take part again"):
-        join(ClientFile(check_name(name), str(place), own, reading), link, _say)
+        join(ClientFile(check_name(name), str(place), own, reading), endpoint, _say)
 
 
 @app.command()
@@ -198,13 +196,13 @@ def _commands() -> Any:
     return commands
 
 
-def _link(host: str, port: int, certs: Path | None, insecure: bool) -> Any:
+def _endpoint(host: str, port: int, certs: Path | None, insecure: bool) -> Any:
     from counterpoise.flower.certs import CertFolder
-    from counterpoise.flower.deployment import Link, check_link
+    from counterpoise.flower.deployment import Endpoint, check_endpoint
 
-    link = Link(host, port, None if certs is None else CertFolder(certs))
-    check_link(link, insecure)
-    return link
+    endpoint = Endpoint(host, port, None if certs is None else CertFolder(certs))
+    check_endpoint(endpoint, insecure)
+    return endpoint
 
 
 def _which(

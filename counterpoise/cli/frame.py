@@ -30,7 +30,7 @@ COLOURS = {"running": "cyan", "failed": "red", "stopped": "yellow", "unreadable"
 Cells = Mapping[str, str]  # by column
 
 
-class Layout(NamedTuple):
+class TableLayout(NamedTuple):
     """The columns that a line has room for, and the characters of a name."""
 
     columns: list[str]
@@ -98,7 +98,7 @@ def _cells(run: Progress, folder: Path, steps: str) -> Cells:
     }
 
 
-def arrange(lines: Sequence[Cells], width: int) -> Layout:
+def arrange(lines: Sequence[Cells], width: int) -> TableLayout:
     """Lesser columns give way until a fair piece of each name has room; a state and a round are never cut."""
     titles = headers()
     widths = {
@@ -110,7 +110,7 @@ def arrange(lines: Sequence[Cells], width: int) -> Layout:
         if _room(columns, widths, width) >= min(widths["name"], NAME):
             break
         columns.remove(lesser)
-    return Layout(columns, max(_room(columns, widths, width), 1))
+    return TableLayout(columns, max(_room(columns, widths, width), 1))
 
 
 def _room(columns: Sequence[str], widths: Mapping[str, int], width: int) -> int:
@@ -118,7 +118,7 @@ def _room(columns: Sequence[str], widths: Mapping[str, int], width: int) -> int:
     return width - sum(GAP + widths[key] for key in columns if key != "name")
 
 
-def _drawn(key: str, cell: str, run: Progress, layout: Layout) -> RenderableType:
+def _drawn(key: str, cell: str, run: Progress, layout: TableLayout) -> RenderableType:
     from rich.progress_bar import ProgressBar
     from rich.text import Text
 

@@ -28,7 +28,7 @@ def check_memory_limit() -> None:
 
 
 @contextmanager
-def interruptible(way_on: Callable[[], str]) -> Iterator[None]:
+def interruptible(resume_hint: Callable[[], str]) -> Iterator[None]:
     """Ctrl-C and a polite kill end in one line that says how to go on, and so does a lack of memory."""
     from counterpoise.errors import RunError, is_out_of_memory
 
@@ -36,12 +36,12 @@ def interruptible(way_on: Callable[[], str]) -> Iterator[None]:
         try:
             yield
         except KeyboardInterrupt:
-            hear_no_more()
-            raise RunError(f"stopped; {way_on()}") from None
+            ignore_further_interrupts()
+            raise RunError(f"stopped; {resume_hint()}") from None
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
-            raise RunError(f"{OUT_OF_MEMORY}; {way_on()}") from None
+            raise RunError(f"{OUT_OF_MEMORY}; {resume_hint()}") from None
 
 
 @contextmanager
@@ -68,6 +68,6 @@ def _heard() -> Iterator[None]:
             signal.signal(number, known)
 
 
-def hear_no_more() -> None:
+def ignore_further_interrupts() -> None:
     """One Ctrl-C is enough: of more, as the program takes its leave, the reader would see a traceback."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)

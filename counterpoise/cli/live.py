@@ -8,9 +8,10 @@ from typing import Any
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from counterpoise.cli.terminal import screen
+from counterpoise.run.listener import Listener
 
 
-class Live:
+class Live(Listener):
     """Round, accuracy, tail recall, loss and time left, on a terminal."""
 
     def __init__(self) -> None:
@@ -37,7 +38,7 @@ class Live:
         """A line above the bar."""
         self._progress.console.print(words, markup=False, highlight=False, soft_wrap=True)
 
-    def show(self, row: Mapping[str, Any], rounds: int) -> None:
+    def round_ended(self, row: Mapping[str, Any], rounds: int) -> None:
         """The row of a finished round."""
         from counterpoise.metrics.catalogue import find, shown_in
 

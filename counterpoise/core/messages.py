@@ -28,9 +28,18 @@ class Broadcast(NamedTuple):
     buffers: Params
     shared: dict[str, Tree]  # part name -> what it sends
 
+    def to_tree(self) -> Tree:
+        """All tensors of it; round and rate travel beside them."""
+        return {"params": self.params, "buffers": self.buffers, "shared": self.shared}
+
+    @classmethod
+    def from_tree(cls, round: int, lr: float, tree: Tree) -> Broadcast:
+        """Trees that crossed a wire leave out what was empty."""
+        return cls(round, lr, tree["params"], tree.get("buffers", {}), tree.get("shared", {}))
+
     def bytes(self) -> int:
         """Size of the numbers in it."""
-        return sum(bytes_of(tree) for tree in (self.params, self.buffers, self.shared))
+        return bytes_of(self.to_tree())
 
 
 class Result(NamedTuple):
@@ -42,6 +51,18 @@ class Result(NamedTuple):
     memory: dict[str, Tree]
     loss: Tensor  # [] mean over the steps
 
+    def to_tree(self) -> Tree:
+        return self._asdict()
+
+    @classmethod
+    def from_tree(cls, tree: Tree) -> Result:
+        """Trees that crossed a wire leave out what was empty."""
+        return cls(**{"buffers": {}, "upload": {}, "memory": {}, **tree})
+
+    def reply_tree(self) -> Tree:
+        """What leaves the client; its memory does not."""
+        return {name: value for name, value in self.to_tree().items() if name != "memory"}
+
 
 class Replies(NamedTuple):
     """The answers of a round, stacked over the K tasks, in order of clients."""
@@ -52,6 +73,11 @@ class Replies(NamedTuple):
     buffers: Params  # [K, ...]
     upload: dict[str, Tree]  # part name -> [K, ...]
     loss: Tensor  # [K] mean training loss
+
+    @classmethod
+    def from_tree(cls, client: Tensor, samples: Tensor, tree: Tree) -> Replies:
+        """From stacked reply trees; trees that crossed a wire leave out what was empty."""
+        return cls(client, samples, **{"buffers": {}, "upload": {}, **tree})
 
     def bytes(self) -> int:
         """Size of what the clients sent."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from counterpoise.core.method import build_named
 from counterpoise.core.rng import generator, numpy_generator
-from counterpoise.data.dataset import Assignment, Dataset, Samples
+from counterpoise.data.dataset import DATASETS, Assignment, Dataset, Samples
 from counterpoise.data.federation import Federation
 from counterpoise.data.imbalance import IMBALANCES, imbalance_ratio
 from counterpoise.data.partition import PARTITIONS, Labels
@@ -20,6 +21,23 @@ from counterpoise.data.skew import class_sizes, imbalance_of
 from counterpoise.errors import ConfigError, listed
 from counterpoise.registry.schema import ProperFraction, Seed
 from counterpoise.registry.settings import check_arguments
+
+
+def load_data(
+    name: str,
+    imbalance: float | str | Mapping[str, Any] = 1.0,
+    root: Path | str | None = None,
+    imbalanced_test: bool = False,
+    seed: Seed = 0,
+    **arguments: Any,
+) -> Dataset:
+    """A data set by name, with an imbalance: the factor of a long tail, or ``{"step": {"factor": 10.0}}``.
+
+    With `imbalanced_test` the test set has it too; else that stays as it is. `seed` draws which samples are kept.
+    """
+    name, imbalance, seed = check_arguments("load_data", load_data, name=name, imbalance=imbalance, seed=seed)
+    whole = DATASETS.build(name, arguments)(None if root is None else Path(root))
+    return apply_imbalance(whole, imbalance, seed, imbalanced_test)
 
 
 def apply_imbalance(

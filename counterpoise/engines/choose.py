@@ -116,7 +116,7 @@ def build_engine(settings: EngineSettings, work: Workplace) -> EmbeddedEngine:
         raise ConfigError(
             "engine.name = 'flower' needs `counterpoise flower up`, `flower simulate` or `flower server`; legal with `run`: auto, loop, stacked"
         )
-    trainer: Trainer = LoopTrainer(work)
+    trainer: Trainer = LoopTrainer()
     if settings.name == "stacked":
         trainer = StackedTrainer(work, settings.chunk, settings.compile is True)
     elif settings.processes > 1:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -15,25 +15,31 @@ from counterpoise.core.part import Stats
 from counterpoise.core.tree import Tree, bytes_of, tmap
 from counterpoise.engines.memories import Memory
 from counterpoise.engines.threads import threads
-from counterpoise.engines.workplace import Opened, Workplace, batches_of, check_replies_fit, open_task
+from counterpoise.engines.workplace import (
+    Opened,
+    Workload,
+    Workplace,
+    batches_of,
+    check_replies_fit,
+    open_task,
+)
 
 
 @dataclass(frozen=True)
 class LoopTrainer:
     """Each task by itself, on one thread, so that results do not depend on how many run side by side."""
 
-    work: Workplace
-
-    def __call__(self, tasks: Sequence[Task], memories: Sequence[Memory], broadcast: Broadcast) -> Result:
+    def train(self, loads: Sequence[Workload]) -> list[Result]:
         with threads(1):
-            trained = (
-                train_task(self.work, task, memory, broadcast)
-                for task, memory in zip(tasks, memories, strict=True)
-            )
-            return stack_results(trained, len(tasks))
+            return [stack_results(train_load(load), len(load.tasks)) for load in loads]
 
     def close(self) -> None:
         pass
+
+
+def train_load(load: Workload) -> Iterator[Result]:
+    for task, memory in zip(load.tasks, load.memories, strict=True):
+        yield train_task(load.work, task, memory, load.broadcast)
 
 
 def train_task(work: Workplace, task: Task, memory: Memory, broadcast: Broadcast) -> Result:

@@ -22,11 +22,11 @@ import torch
 from torch import Tensor
 
 from counterpoise.core.messages import Broadcast, Result, Task
-from counterpoise.core.tree import Tree, bytes_of, unflatten
+from counterpoise.core.tree import bytes_of, unflatten
 from counterpoise.engines.loop import train_task
 from counterpoise.engines.memories import Memory
 from counterpoise.engines.slab import Slab, as_places
-from counterpoise.engines.workplace import Workplace, check_replies_fit
+from counterpoise.engines.workplace import Workload, Workplace, check_replies_fit
 from counterpoise.errors import RunError, is_out_of_memory
 
 LOST = (EOFError, BrokenPipeError, ConnectionResetError)
@@ -39,54 +39,50 @@ class ProcessTrainer:
     """Hands each task to the worker that is through first; results are put back in the order of the tasks."""
 
     def __init__(self, work: Workplace, processes: int) -> None:
-        self._news = Slab()
+        self._broadcast = Slab()
         self._workers: list[Worker] = []
         for _ in range(processes):
-            self._workers.append(Worker(work, self._news, self._workers))
+            self._workers.append(Worker(work, self._broadcast, self._workers))
 
-    def __call__(self, tasks: Sequence[Task], memories: Sequence[Memory], broadcast: Broadcast) -> Result:
-        tree = {"params": broadcast.params, "buffers": broadcast.buffers, "shared": broadcast.shared}
-        news = {"round": broadcast.round, "lr": broadcast.lr, "places": self._news.write(tree)}
+    def train(self, loads: Sequence[Workload]) -> list[Result]:
+        return [self._train(load.tasks, load.memories, load.broadcast) for load in loads]
+
+    def _train(self, tasks: Sequence[Task], memories: Sequence[Memory], broadcast: Broadcast) -> Result:
+        places = self._broadcast.write(broadcast.to_tree())
+        sent = {"round": broadcast.round, "lr": broadcast.lr, "places": places}
         try:
-            return self._share_out(tasks, memories, news)
+            return self._share_out(tasks, memories, sent)
         except LOST:
             raise RunError(
                 "a worker process ended while it trained a client (out of memory?); engine.processes = 1 needs the least"
             ) from None
 
-    def _share_out(self, tasks: Sequence[Task], memories: Sequence[Memory], news: dict[str, Any]) -> Result:
+    def _share_out(self, tasks: Sequence[Task], memories: Sequence[Memory], sent: dict[str, Any]) -> Result:
         waiting, stacked = deque(range(len(tasks))), dict[str, Tensor]()
-        hired = self._workers[: len(tasks)]
+        active = self._workers[: len(tasks)]
 
-        def give(worker: Worker) -> None:
+        def submit(worker: Worker) -> None:
             if waiting:
                 index = waiting.popleft()
-                worker.give(index, tasks[index], memories[index])
+                worker.submit(index, tasks[index], memories[index])
 
-        for worker in hired:
-            worker.tell(news)
-        for worker in hired * DEPTH:  # a second job, so that nobody waits while a result is fetched
-            give(worker)
-        while busy := [worker for worker in hired if worker.jobs]:
+        for worker in active:
+            worker.send(sent)
+        for worker in active * DEPTH:  # a second job, so that nobody waits while a result is fetched
+            submit(worker)
+        while busy := [worker for worker in active if worker.jobs]:
             ready = wait([worker.line for worker in busy])
             for worker in [worker for worker in busy if worker.line in ready]:
                 worker.fetch(stacked, len(tasks))
-                give(worker)
-        tree = unflatten(stacked)
-        return Result(
-            tree["delta"],
-            tree.get("buffers", {}),
-            tree.get("upload", {}),
-            tree.get("memory", {}),
-            tree["loss"],
-        )
+                submit(worker)
+        return Result.from_tree(unflatten(stacked))
 
     def close(self) -> None:
         """End the workers."""
         if self._workers:
-            self._news.close()
+            self._broadcast.close()
         for worker in self._workers:
-            worker.dismiss()
+            worker.stop()
         self._workers = []
 
 
@@ -98,9 +94,9 @@ class Channel(NamedTuple):
 
 
 class Worker:
-    """A forked process, seen from the one that hired it."""
+    """A forked process, seen from the one that started it."""
 
-    def __init__(self, work: Workplace, news: Slab, others: Sequence[Worker]) -> None:
+    def __init__(self, work: Workplace, sent: Slab, others: Sequence[Worker]) -> None:
         context = multiprocessing.get_context("fork")
         self.line, theirs = context.Pipe()
         self.jobs: deque[int] = deque()  # rows of the results to come, the next one first
@@ -108,15 +104,15 @@ class Worker:
         self._given = 0
         ours = [*(other.line for other in others), self.line]
         self._process: ForkProcess = context.Process(
-            target=_serve, args=(work, theirs, ours, news, self._slabs), daemon=True
+            target=_serve, args=(work, theirs, ours, sent, self._slabs), daemon=True
         )
         self._process.start()
         theirs.close()
 
-    def tell(self, news: dict[str, Any]) -> None:
-        self.line.send_bytes(json.dumps({"news": news}).encode())
+    def send(self, sent: dict[str, Any]) -> None:
+        self.line.send_bytes(json.dumps({"sent": sent}).encode())
 
-    def give(self, row: int, task: Task, memory: Memory) -> None:
+    def submit(self, row: int, task: Task, memory: Memory) -> None:
         slab = self._given % DEPTH
         places = self._slabs[slab].to.write(memory)
         job = {"client": task.client, "knobs": dict(task.knobs), "places": places, "slab": slab}
@@ -135,7 +131,7 @@ class Worker:
                 stacked[path] = leaf.new_empty(count, *leaf.shape)
             stacked[path][row].copy_(leaf)
 
-    def dismiss(self) -> None:
+    def stop(self) -> None:
         # Said aloud: another simulation's workers may hold a copy of this line, so that closing it would not be noticed.
         with suppress(*LOST):
             self.line.send_bytes(json.dumps({"end": True}).encode())
@@ -163,7 +159,7 @@ def _serve(
     work: Workplace,
     line: Connection,
     inherited: Sequence[Connection],
-    news: Slab,
+    sent: Slab,
     slabs: Sequence[Channel],
 ) -> None:
     """A worker's life: jobs until the line closes. Inherited ends are closed so that it notices."""
@@ -184,14 +180,14 @@ def _serve(
             message = json.loads(line.recv_bytes())
             if "end" in message:
                 return
-            if "news" in message:
-                broadcast = _read_news(message["news"], news)
+            if "sent" in message:
+                broadcast = _read_broadcast(message["sent"], sent)
             elif broadcast is not None:
                 job = message["job"]
                 to, back = slabs[job["slab"]]
                 memory = to.read(as_places(job["places"]))
                 result = train_task(work, Task(job["client"], job["knobs"]), memory, broadcast)
-                answer = {"slab": job["slab"], "places": back.write(result._asdict())}
+                answer = {"slab": job["slab"], "places": back.write(result.to_tree())}
                 line.send_bytes(json.dumps(answer).encode())
     except LOST:
         return
@@ -202,11 +198,8 @@ def _serve(
             raise
 
 
-def _read_news(news: dict[str, Any], slab: Slab) -> Broadcast:
-    tree: Tree = slab.read(as_places(news["places"]))
-    return Broadcast(
-        news["round"], news["lr"], tree["params"], tree.get("buffers", {}), tree.get("shared", {})
-    )
+def _read_broadcast(sent: dict[str, Any], slab: Slab) -> Broadcast:
+    return Broadcast.from_tree(sent["round"], sent["lr"], slab.read(as_places(sent["places"])))
 
 
 def keep_memory() -> None:

@@ -10,13 +10,12 @@ import torch
 from torch import Tensor, vmap
 
 from counterpoise.client.round import Progress, begin, end, step
-from counterpoise.core.messages import Broadcast, Result, Task
+from counterpoise.core.messages import Broadcast, Result
 from counterpoise.core.part import Batch, Stats
 from counterpoise.core.tree import Tree, concatenate, stack, take, tmap
 from counterpoise.engines.captured import CapturedSteps, StackedStep, shape_of
 from counterpoise.engines.compiled import CompiledStep
 from counterpoise.engines.lanes import choose_width, schedule
-from counterpoise.engines.memories import Memory
 from counterpoise.engines.workplace import Opened, Workload, Workplace, visits_of
 
 MOST_CAPTURED = 8  # shapes of chunks that are kept captured; further ones run uncaptured
@@ -32,9 +31,6 @@ class StackedTrainer:
             CompiledStep(vmap(partial(step, work.method, work.model.patched())), plain) if compile else plain
         )
         self._captured: dict[tuple[int, tuple[object, ...]], CapturedSteps] = {}  # by lanes and shapes
-
-    def __call__(self, tasks: Sequence[Task], memories: Sequence[Memory], broadcast: Broadcast) -> Result:
-        return self.train([Workload(self.work, tasks, memories, broadcast)])[0]
 
     def train(self, loads: Sequence[Workload]) -> list[Result]:
         """The tasks of several runs at once: runs of one method on the same samples, each from its own model."""
@@ -125,7 +121,7 @@ class StackedTrainer:
 
 def _received(broadcasts: Sequence[Broadcast]) -> Tree:
     """What the server of the one run sent, or, of several, their servers, stacked."""
-    sent = [{"params": b.params, "buffers": b.buffers, "shared": b.shared} for b in broadcasts]
+    sent = [broadcast.to_tree() for broadcast in broadcasts]
     return sent[0] if len(sent) == 1 else stack(sent)
 
 

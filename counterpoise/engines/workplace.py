@@ -41,9 +41,10 @@ class Engine(Ask, Protocol):
 
 
 class Trainer(Protocol):
-    """One way to train a list of tasks; results are stacked in the order of the tasks."""
+    """One way to train; a result is stacked in the order of its tasks."""
 
-    def __call__(self, tasks: Sequence[Task], memories: Sequence[Memory], broadcast: Broadcast) -> Result: ...
+    def train(self, loads: Sequence[Workload]) -> list[Result]:
+        """The tasks of one run, or of several, each by itself or all in one program."""
 
     def close(self) -> None:
         """End what was started."""

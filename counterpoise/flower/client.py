@@ -8,25 +8,23 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-import torch
 from flwr.app import Error, Message, RecordDict
 
-from counterpoise.client.measure import measure
-from counterpoise.client.round import enroll
-from counterpoise.core.tree import Tree, finite_rows, stack, take, tmap
-from counterpoise.engines.loop import train_task
+from counterpoise.core.messages import Broadcast
+from counterpoise.core.tree import Tree, rows
+from counterpoise.engines import service
+from counterpoise.engines.loop import LoopTrainer
 from counterpoise.engines.threads import threads
-from counterpoise.engines.workplace import Workplace
+from counterpoise.engines.workplace import Workload, Workplace
 from counterpoise.errors import CounterpoiseError
 from counterpoise.flower import messages
-from counterpoise.flower.forms import reply_tree
 from counterpoise.flower.hello import answer_hello
 from counterpoise.flower.memory import DiskMemory, next_token
 from counterpoise.flower.messages import TrainAsk, TrainReply
 from counterpoise.flower.refusal import CLIENT_FAILED, Refused
 
 
-class Seat(NamedTuple):
+class ClientContext(NamedTuple):
     """A client at its place: who it is, what it works on, and where it keeps its memory."""
 
     name: str
@@ -35,13 +33,13 @@ class Seat(NamedTuple):
     state: Path
 
 
-Handler = Callable[[Seat, RecordDict], RecordDict]
+Handler = Callable[[ClientContext, RecordDict], RecordDict]
 
 
-def answer(message: Message, seat: Callable[[], Seat], handler: Handler) -> Message:
+def answer(message: Message, context: Callable[[], ClientContext], handler: Handler) -> Message:
     """The reply; an exception's text, which could hold data or paths, stays in this machine's log."""
     try:
-        return Message(handler(seat(), message.content), reply_to=message)
+        return Message(handler(context(), message.content), reply_to=message)
     except Refused as refusal:
         word = refusal.reason
     except CounterpoiseError as error:
@@ -53,76 +51,51 @@ def answer(message: Message, seat: Callable[[], Seat], handler: Handler) -> Mess
     return Message(Error(CLIENT_FAILED, word), reply_to=message)
 
 
-def say_hello(seat: Seat, content: RecordDict) -> RecordDict:
-    return answer_hello(seat.work, seat.name, seat.number)
+def say_hello(context: ClientContext, content: RecordDict) -> RecordDict:
+    return answer_hello(context.work, context.name, context.number)
 
 
-def train(seat: Seat, content: RecordDict) -> RecordDict:
+def train(context: ClientContext, content: RecordDict) -> RecordDict:
     """Train every task of the message from the memory that it names, and keep the outcome as pending."""
-    ask, sha256 = messages.read_train(content, seat.number)
-    if ask.client != seat.name:
+    ask, sha256 = messages.read_train(content, context.number)
+    if ask.client != context.name:
         raise Refused("client")
-    _note_received(seat, ask, sha256)
-    disk = DiskMemory(seat.state, ask.run, seat.name)
+    _note_received(context, ask, sha256)
+    disk = DiskMemory(context.state, ask.run, context.name)
     known = disk.load(ask.memory)
-    disk.settle(ask.memory, ask.broadcast.round, ask.since)
-    reply, kept = _train_tasks(seat.work, ask, known)
-    token = next_token(ask.memory, seat.name, sha256) if kept else ""
+    disk.collect_garbage(ask.memory, ask.broadcast.round, ask.since)
+    reply, kept = _train_tasks(context.work, ask, known)
+    token = next_token(ask.memory, context.name, sha256) if kept else ""
     if kept:
         disk.write(token, ask.memory, ask.broadcast.round, kept)
     return messages.write_train_reply(ask, sha256, reply._replace(token=token))
 
 
-def _note_received(seat: Seat, ask: TrainAsk, sha256: str) -> None:
+def _note_received(context: ClientContext, ask: TrainAsk, sha256: str) -> None:
     """A log by which clients can compare among themselves that a round's server sent all of them the same."""
-    seat.state.mkdir(parents=True, exist_ok=True, mode=0o700)
-    row = {"run": ask.run, "client": seat.name, "round": ask.broadcast.round, "sha256": sha256}
-    with (seat.state / "received.jsonl").open("a") as stream:
+    context.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    row = {"run": ask.run, "client": context.name, "round": ask.broadcast.round, "sha256": sha256}
+    with (context.state / "received.jsonl").open("a") as stream:
         stream.write(json.dumps(row) + "\n")
 
 
 def _train_tasks(work: Workplace, ask: TrainAsk, known: Tree | None) -> tuple[TrainReply, Tree]:
     """The answers, and what the client keeps: that of its last task, as in one process."""
-    memory = (
-        enroll(work.method, ask.broadcast.params, len(work.federation.classes)) if known is None else known
-    )
-    memory, broadcast = _placed(memory, work), ask.broadcast
-    broadcast = broadcast._replace(
-        params=_placed(broadcast.params, work),
-        buffers=_placed(broadcast.buffers, work),
-        shared=_placed(broadcast.shared, work),
-    )
-    with threads(1):
-        results = [train_task(work, task, memory, broadcast) for task in ask.tasks]
-    kept = results[-1].memory
-    trees = []
-    for result in results:
-        sound = bool(finite_rows(stack([result.memory]), 1)) if result.memory else True
-        # A memory that is not finite must never be accepted: its loss marks the reply as bad.
-        trees.append(
-            reply_tree(result if sound else result._replace(loss=torch.full_like(result.loss, torch.nan)))
-        )
+    sent = ask.broadcast
+    broadcast = Broadcast.from_tree(sent.round, sent.lr, work.place(sent.to_tree()))
+    memory = work.place(service.first_memory(work, broadcast.params) if known is None else known)
+    count = len(ask.tasks)
+    [result] = service.train(LoopTrainer(), [Workload(work, ask.tasks, [memory] * count, broadcast)])
     samples = len(work.federation.clients[ask.tasks[0].client])
-    return TrainReply(samples, trees, ""), kept
+    kept = rows(result.memory, count)[-1] if result.memory else {}
+    return TrainReply(samples, rows(result.reply_tree(), count), ""), kept
 
 
-def measure_models(seat: Seat, content: RecordDict) -> RecordDict:
+def measure_models(context: ClientContext, content: RecordDict) -> RecordDict:
     """Sums of a measurement of each given model on what this client holds out."""
     facts, models, buffers, measurement = messages.read_measure(content)
-    if facts["client"] != seat.name:
+    if facts["client"] != context.name:
         raise Refused("client")
-    federation, number = seat.work.federation, len(next(iter(models.values())))
-    samples = federation.train.take(federation.held_out[seat.number])
     with threads(1):
-        sums = [
-            measure(
-                seat.work.model, take(models, k), take(buffers, k), samples, federation.scaling, measurement
-            )
-            for k in range(number)
-        ]
-    return messages.write_measure_reply(facts, stack(sums))
-
-
-def _placed(tree: Tree, work: Workplace) -> Tree:
-    """A tree where the client's data is."""
-    return tmap(lambda leaf: leaf.to(work.federation.train.x.device), tree)
+        sums = service.measure_held_out(context.work, context.number, models, buffers, measurement)
+    return messages.write_measure_reply(facts, sums)

@@ -14,7 +14,7 @@ from counterpoise.errors import ConfigError, RunError, listed
 from counterpoise.flower import adapter, children
 from counterpoise.flower.certs import CertFolder, make_certs
 from counterpoise.flower.children import Child
-from counterpoise.flower.deployment import Link
+from counterpoise.flower.deployment import Endpoint
 from counterpoise.flower.described import in_words
 from counterpoise.flower.front import listening
 from counterpoise.flower.grid import HubGrid
@@ -26,8 +26,8 @@ from counterpoise.flower.serve import LOG, Prepared, Say, run
 from counterpoise.flower.workplaces import build_workplace
 from counterpoise.run.assemble import load_federation
 from counterpoise.run.config.experiment import Experiment, load_experiment, make_experiment
+from counterpoise.run.listener import Listener
 from counterpoise.run.patience import GivenUpError
-from counterpoise.run.runner import Watch
 from counterpoise.run.store.folder import RunFolder
 from counterpoise.system.atomic import write_atomically
 from counterpoise.system.toml import write_toml
@@ -43,7 +43,7 @@ class Description(NamedTuple):
 
 
 def up(
-    experiment: Experiment | None, out: Path, watch: Watch | None = None, say: Say = LOG.info
+    experiment: Experiment | None, out: Path, listeners: Sequence[Listener] = (), say: Say = LOG.info
 ) -> dict[str, Any]:
     """A server and a process per client, all on this machine with TLS; taken down at the end.
 
@@ -51,23 +51,27 @@ def up(
     """
     ready = prepare(experiment, out, named_nodes=True)
     certs = make_certs(ready.folder.path / "certs", ready.names)
-    with _served(ready, Link("127.0.0.1", 0, certs)) as (grid, link):
-        clients = [local_client(ready, link, name) for name in ready.names]
+    with _served(ready, Endpoint("127.0.0.1", 0, certs)) as (grid, endpoint):
+        clients = [local_client(ready, endpoint, name) for name in ready.names]
         with children.kept_alive(clients):
-            return run(grid, ready, watch, say)
+            return run(grid, ready, listeners, say)
 
 
 def serve(
-    experiment: Experiment | None, out: Path, link: Link, watch: Watch | None = None, say: Say = LOG.info
+    experiment: Experiment | None,
+    out: Path,
+    endpoint: Endpoint,
+    listeners: Sequence[Listener] = (),
+    say: Say = LOG.info,
 ) -> dict[str, Any]:
     """A port that clients of other machines come to, and the run."""
-    ready = prepare(experiment, out, named_nodes=link.certs is not None)
-    with _served(ready, link) as (grid, _):
-        return run(grid, ready, watch, say)
+    ready = prepare(experiment, out, named_nodes=endpoint.certs is not None)
+    with _served(ready, endpoint) as (grid, _):
+        return run(grid, ready, listeners, say)
 
 
 def simulate(
-    experiment: Experiment | None, out: Path, watch: Watch | None = None, say: Say = LOG.info
+    experiment: Experiment | None, out: Path, listeners: Sequence[Listener] = (), say: Say = LOG.info
 ) -> dict[str, Any]:
     """The run in Flower's simulation, whose clients are tasks of Ray on this machine."""
     from counterpoise.flower.simulated import simulation
@@ -75,16 +79,16 @@ def simulate(
     ready = prepare(experiment, out, named_nodes=False)
     nodes = simulation(ready.told, ready.folder.path, len(ready.names), ready.experiment.data.root)
     with _resumable(ready), _logged(ready.folder), nodes as grid:
-        return run(grid, ready, watch, say)
+        return run(grid, ready, listeners, say)
 
 
 @contextmanager
-def _served(ready: Prepared, link: Link) -> Iterator[tuple[HubGrid, Link]]:
+def _served(ready: Prepared, endpoint: Endpoint) -> Iterator[tuple[HubGrid, Endpoint]]:
     """The port of a run, open to its clients alone."""
     hub = Hub()
-    if link.certs is not None:
-        hub.names = {_register(hub, link.certs, name): name for name in ready.names}
-    with _resumable(ready), _logged(ready.folder), listening(hub, link) as there:
+    if endpoint.certs is not None:
+        hub.names = {_register(hub, endpoint.certs, name): name for name in ready.names}
+    with _resumable(ready), _logged(ready.folder), listening(hub, endpoint) as there:
         yield HubGrid(hub, adapter.open_run(hub.link, ready.told)), there
 
 
@@ -109,7 +113,7 @@ def prepare(experiment: Experiment | None, out: Path, named_nodes: bool) -> Prep
     else:
         place.check_free()
     experiment = replace(experiment, engine=replace(experiment.engine, name="flower"))
-    count, form = _settle(experiment)
+    count, form = _count_clients(experiment)
     folder.open(resume)
     write_atomically(folder.experiment, write_toml(experiment.tables()).encode())
     told = what_clients_are_told(experiment, out.name, count, folder.run_id(), form)
@@ -123,7 +127,7 @@ def _as_started(place: RunFolder, folder: JobFolder) -> Experiment:
     return replace(told, flower=settled.flower)
 
 
-def _settle(experiment: Experiment) -> tuple[int, str]:
+def _count_clients(experiment: Experiment) -> tuple[int, str]:
     """How many clients there are, and the form of their data where they bring their own."""
     names = experiment.flower.clients
     if names:
@@ -135,12 +139,12 @@ def _settle(experiment: Experiment) -> tuple[int, str]:
     return len(federation.clients), ""
 
 
-def local_client(ready: Prepared, link: Link, name: str) -> Child:
+def local_client(ready: Prepared, endpoint: Endpoint, name: str) -> Child:
     """A client on this machine, with its share of the experiment's data."""
     folder, root = ready.folder, ready.experiment.data.root
-    words = ["flower", "client", "--client", name, "--server", link.address]
+    words = ["flower", "client", "--client", name, "--server", endpoint.address]
     words += ["--state", str(folder.clients / name)]
-    words += ["--insecure"] if link.certs is None else ["--certs", str(link.certs.path)]
+    words += ["--insecure"] if endpoint.certs is None else ["--certs", str(endpoint.certs.path)]
     log, env = folder.logs / f"client-{name}.log", {} if root is None else {"COUNTERPOISE_DATA": root}
     return children.start(f"client {name}", [*children.program(), *words], log, env)
 
@@ -153,8 +157,8 @@ def _resumable(ready: Prepared) -> Iterator[None]:
     except GivenUpError:  # going on would end so again
         raise
     except RunError as error:
-        words, way_on = str(error), RunFolder(ready.out).way_on()
-        raise RunError(words if way_on in words else f"{words}; {way_on}") from None
+        words, resume_hint = str(error), RunFolder(ready.out).resume_hint()
+        raise RunError(words if resume_hint in words else f"{words}; {resume_hint}") from None
 
 
 @contextmanager

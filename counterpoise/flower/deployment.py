@@ -11,7 +11,7 @@ from counterpoise.flower.job import check_name
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
-class Link(NamedTuple):
+class Endpoint(NamedTuple):
     """An address and its certificates; without certificates only on loopback."""
 
     host: str
@@ -23,23 +23,23 @@ class Link(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def check_link(link: Link, insecure: bool) -> None:
+def check_endpoint(endpoint: Endpoint, insecure: bool) -> None:
     """Plain text only where it is asked for and cannot leave the machine."""
-    if link.certs is None and not insecure:
+    if endpoint.certs is None and not insecure:
         raise ConfigError(
             "certificates are missing; legal: --certs with a folder of `counterpoise flower certs`, or --insecure on 127.0.0.1"
         )
-    if insecure and (link.certs is not None or link.host not in LOOPBACK):
+    if insecure and (endpoint.certs is not None or endpoint.host not in LOOPBACK):
         raise ConfigError(
-            f"--insecure is not legal with host {link.host} or with certificates; legal: 127.0.0.1 and no --certs"
+            f"--insecure is not legal with host {endpoint.host} or with certificates; legal: 127.0.0.1 and no --certs"
         )
 
 
-def check_client_trust(link: Link, name: str) -> None:
+def check_client_trust(endpoint: Endpoint, name: str) -> None:
     """A client without these could only try in vain, again and again."""
-    if link.certs is None:
+    if endpoint.certs is None:
         return
-    for path in (link.certs.authority, link.certs.private_key(check_name(name))):
+    for path in (endpoint.certs.authority, endpoint.certs.private_key(check_name(name))):
         if not path.is_file():
             raise ConfigError(
                 f"{path} is missing; legal: --certs with ca.crt and clients/{name}.key, which `counterpoise flower certs` made for client {name}"

@@ -33,7 +33,7 @@ from counterpoise.flower.adapter import (
     FlowerError,
     Route,
 )
-from counterpoise.flower.deployment import Link, server_trust
+from counterpoise.flower.deployment import Endpoint, server_trust
 from counterpoise.flower.hub import Hub
 from counterpoise.version import __version__
 
@@ -168,18 +168,18 @@ class Front:
 
 
 @contextmanager
-def listening(hub: Hub, link: Link) -> Iterator[Link]:
+def listening(hub: Hub, endpoint: Endpoint) -> Iterator[Endpoint]:
     """The port, open while this block runs; yields where it is."""
-    family = socket.AF_INET6 if ":" in link.host else socket.AF_INET
-    trust: dict[str, Any] = {} if link.certs is None else server_trust(link.certs)
+    family = socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET
+    trust: dict[str, Any] = {} if endpoint.certs is None else server_trust(endpoint.certs)
     try:
-        door = socket.create_server((link.host, link.port), family=family)
+        door = socket.create_server((endpoint.host, endpoint.port), family=family)
     except OSError as error:
         raise ConfigError(
-            f"cannot listen on {link.address} ({error.strerror}); needed: an address of this machine and a free port"
+            f"cannot listen on {endpoint.address} ({error.strerror}); needed: an address of this machine and a free port"
         ) from None
     config = uvicorn.Config(
-        Front(hub, register=link.certs is None).app(),
+        Front(hub, register=endpoint.certs is None).app(),
         log_config=None, access_log=False, lifespan="off", ws="none", server_header=False, timeout_keep_alive=60,
         timeout_graceful_shutdown=FAREWELL, **trust
     )  # fmt: skip
@@ -188,7 +188,7 @@ def listening(hub: Hub, link: Link) -> Iterator[Link]:
     thread.start()
     try:
         _await_start(server, thread)
-        yield link._replace(port=door.getsockname()[1])
+        yield endpoint._replace(port=door.getsockname()[1])
     finally:
         hub.close()
         server.should_exit = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flwr.app import RecordDict
 
-from counterpoise.core.tree import Tree
+from counterpoise.engines.service import survey
 from counterpoise.engines.workplace import Workplace
 from counterpoise.flower.messages import Hello
 from counterpoise.flower.records import pack_facts, pack_tree, take, unpack_facts, unpack_tree
@@ -24,9 +24,6 @@ def answer_hello(work: Workplace, name: str, client: int) -> RecordDict:
     federation = work.federation
     data, classes = federation.client(client), len(federation.classes)
     counts = data.labels.bincount(minlength=classes).tolist()
-    surveys: Tree = {
-        part.name: part.survey(data, classes) for part in work.method.parts if part.survey is not None
-    }
     held_out = len(federation.held_out[client]) if federation.held_out else 0
     facts = {
         "client": name,
@@ -35,7 +32,7 @@ def answer_hello(work: Workplace, name: str, client: int) -> RecordDict:
         "counts": counts,
         "held_out": held_out,
     }
-    return RecordDict({"reply": pack_facts(facts), "surveys": pack_tree(surveys)})
+    return RecordDict({"reply": pack_facts(facts), "surveys": pack_tree(survey(work, client))})
 
 
 def read_hello(content: RecordDict, classes: int) -> Hello:

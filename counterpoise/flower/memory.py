@@ -58,7 +58,7 @@ class DiskMemory:
         body = len(head).to_bytes(HEAD, "big") + head + encode(memory)
         write_atomically(self.folder / token, hashlib.sha256(body).digest() + body)
 
-    def settle(self, token: str, round: int, since: int) -> None:
+    def collect_garbage(self, token: str, round: int, since: int) -> None:
         """A message of this round accepts `token`: discard what earlier rounds left beside it and what led to it.
 
         What led to it is kept as far back as a checkpoint of round `since`. Later rounds are left alone, so that a

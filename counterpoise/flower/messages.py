@@ -14,7 +14,6 @@ from counterpoise.core.messages import Broadcast, Task
 from counterpoise.core.part import Measurement
 from counterpoise.core.tree import Params, Tree
 from counterpoise.errors import ConfigError
-from counterpoise.flower.forms import Form, check_form
 from counterpoise.flower.records import (
     pack_facts,
     pack_tree,
@@ -24,6 +23,7 @@ from counterpoise.flower.records import (
     unpack_tree,
 )
 from counterpoise.flower.refusal import Refused
+from counterpoise.flower.specs import TreeSpec, check_spec
 from counterpoise.metrics.scoring import count, count_all
 
 TRAIN, MEASURE, HELLO = "train", "evaluate.measure", "query.hello"
@@ -70,18 +70,14 @@ class Hello(NamedTuple):
 def broadcast_digest(broadcast: Broadcast) -> str:
     """SHA-256 of all that a round tells its clients: the same for every client, and each of them checks it."""
     facts = json.dumps([broadcast.round, float(broadcast.lr)]).encode()
-    return hashlib.sha256(facts + digest(_broadcast_tree(broadcast)).encode()).hexdigest()
-
-
-def _broadcast_tree(broadcast: Broadcast) -> Tree:
-    return {"params": broadcast.params, "buffers": broadcast.buffers, "shared": broadcast.shared}
+    return hashlib.sha256(facts + digest(broadcast.to_tree()).encode()).hexdigest()
 
 
 def write_train(asks: Sequence[TrainAsk], sha256: str) -> list[RecordDict]:
     """One message a client; the model is packed once."""
     if not asks:
         return []
-    model = pack_tree(_broadcast_tree(asks[0].broadcast))
+    model = pack_tree(asks[0].broadcast.to_tree())
     return [_train_content(ask, sha256, model) for ask in asks]
 
 
@@ -103,12 +99,10 @@ def read_train(content: RecordDict, client: int) -> tuple[TrainAsk, str]:
     """What the server asks, for the client of this number, and the digest of what was received, checked."""
     facts = unpack_facts(content.get("ask"), ASK)
     _, model = take(content, ["ask", "model"])
-    tree = unpack_tree(model)
     try:
-        params, (buffers, shared) = tree["params"], (tree.get(name, {}) for name in ("buffers", "shared"))
+        broadcast = Broadcast.from_tree(facts["round"], facts["lr"], unpack_tree(model))
     except KeyError:
         raise Refused("names") from None
-    broadcast = Broadcast(facts["round"], facts["lr"], params, buffers, shared)
     if broadcast_digest(broadcast) != facts["sha256"]:
         raise Refused("sha256")
     tasks = [Task(client, knobs) for knobs in _read_tasks(facts["tasks"])]
@@ -143,7 +137,7 @@ def write_train_reply(ask: TrainAsk, sha256: str, reply: TrainReply) -> RecordDi
 
 
 def read_train_reply(
-    content: RecordDict, ask: TrainAsk, sha256: str, samples: int, token: str, form: Form
+    content: RecordDict, ask: TrainAsk, sha256: str, samples: int, token: str, spec: TreeSpec
 ) -> TrainReply:
     """One client's answer, where every name, shape, type and number in it is as it must be."""
     facts = unpack_facts(content.get("reply"), REPLY)
@@ -159,7 +153,7 @@ def read_train_reply(
         raise Refused("names")
     trees = [found[str(k)] for k in range(len(ask.tasks))]
     for tree in trees:
-        check_form(tree, form)
+        check_spec(tree, spec)
     return TrainReply(samples, trees, str(facts["token"]))
 
 
@@ -195,11 +189,11 @@ def write_measure_reply(facts: Mapping[str, Any], sums: Tree) -> RecordDict:
     return RecordDict({"reply": pack_facts(known), "sums": pack_tree(sums)})
 
 
-def read_measure_reply(content: RecordDict, client: str, sha256: str, form: Form) -> Tree:
+def read_measure_reply(content: RecordDict, client: str, sha256: str, spec: TreeSpec) -> Tree:
     facts = unpack_facts(content.get("reply"), MEASURE_REPLY)
     if facts["client"] != client or facts["sha256"] != sha256:
         raise Refused("client" if facts["client"] != client else "sha256")
     _, sums = take(content, ["reply", "sums"])
     tree = unpack_tree(sums)
-    check_form(tree, form)
+    check_spec(tree, spec)
     return tree

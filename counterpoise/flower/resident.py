@@ -5,7 +5,6 @@ It runs what is installed on this machine. A run's app is never fetched and neve
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import secrets
 import threading
@@ -18,15 +17,15 @@ from pathlib import Path
 import httpx
 from flwr.app import Error, Message
 
-from counterpoise.errors import ConfigError
 from counterpoise.flower import client, messages
 from counterpoise.flower.adapter import APP, PLACE_HEADER, VERSION_HEADER
-from counterpoise.flower.client import Seat
-from counterpoise.flower.deployment import Link
+from counterpoise.flower.client import ClientContext
+from counterpoise.flower.deployment import Endpoint
 from counterpoise.flower.job import ClientFile
 from counterpoise.flower.refusal import CLIENT_FAILED
 from counterpoise.flower.wire import HEARTBEAT, Turned, Wire, read_key
-from counterpoise.flower.workplaces import open_seat
+from counterpoise.flower.workplaces import open_context
+from counterpoise.system.lock import locked
 from counterpoise.version import __version__
 
 LOG = logging.getLogger("counterpoise")
@@ -43,13 +42,13 @@ Say = Callable[[str], None]
 
 @dataclass
 class Resident:
-    """What a client keeps in its process: the run it takes part in, and its seat there."""
+    """What a client keeps in its process: the run it takes part in, and its context there."""
 
     client: ClientFile
     say: Say
     run: int = 0
     app: str = ""
-    _seat: Seat | None = field(default=None, repr=False)
+    _context: ClientContext | None = field(default=None, repr=False)
     _told: dict[str, object] = field(default_factory=dict, repr=False)
 
     def answer(self, message: Message, wire: Wire) -> Message:
@@ -58,12 +57,12 @@ class Resident:
         handler = HANDLERS.get(message.metadata.message_type)
         if self.app != APP or handler is None:
             return Message(Error(CLIENT_FAILED, "app"), reply_to=message)
-        return client.answer(message, self._take_seat, handler)
+        return client.answer(message, self._open, handler)
 
     def _enter(self, run: int, wire: Wire) -> None:
         """Another run: what the last one had open is closed, and data is read anew."""
         found = wire.get_run(run)
-        self.run, self.app, self._told, self._seat = run, found.fab_id, dict(found.override_config), None
+        self.run, self.app, self._told, self._context = run, found.fab_id, dict(found.override_config), None
         if self.app == APP:
             self.say(f"a run begins: {self._told.get('name', 'without a name')}")
         else:
@@ -71,31 +70,31 @@ class Resident:
                 f"refused app {self.app[:80]!r}: a client runs nothing but the counterpoise that is installed here"
             )
 
-    def _take_seat(self) -> Seat:
-        if self._seat is None:
-            self._seat = open_seat(self._told, self.client)
-        return self._seat
+    def _open(self) -> ClientContext:
+        if self._context is None:
+            self._context = open_context(self._told, self.client)
+        return self._context
 
 
-def join(own: ClientFile, link: Link, say: Say = LOG.info) -> None:
+def join(own: ClientFile, endpoint: Endpoint, say: Say = LOG.info) -> None:
     """Take part until stopped; one process per name and state folder. A server that is not there is waited for."""
     state = Path(own.state)
     state.mkdir(parents=True, exist_ok=True, mode=0o700)
-    key = None if link.certs is None else read_key(link.certs.private_key(own.name))
-    authority = None if link.certs is None else link.certs.authority
-    with _alone(state, own.name):
+    key = None if endpoint.certs is None else read_key(endpoint.certs.private_key(own.name))
+    authority = None if endpoint.certs is None else endpoint.certs.authority
+    with locked(state, f"client {own.name} runs already with the state in {state}; start it once"):
         headers, said = {VERSION_HEADER: __version__, PLACE_HEADER: _place(state)}, ""
         resident = Resident(own, say)
         while True:
-            wire = Wire(link.address, authority, key, headers)
+            wire = Wire(endpoint.address, authority, key, headers)
             try:
                 wire.activate()
-                say(f"connected to {link.address}")
+                say(f"connected to {endpoint.address}")
                 said = ""
                 with _heartbeats(wire):
                     _serve(resident, wire)
             except (Turned, httpx.TransportError) as error:
-                words = _explain(error, link, own.name)
+                words = _explain(error, endpoint, own.name)
                 if words != said:
                     say(words)
                 said = words
@@ -106,10 +105,10 @@ def join(own: ClientFile, link: Link, say: Say = LOG.info) -> None:
             time.sleep(PAUSE)
 
 
-def _explain(error: Exception, link: Link, name: str) -> str:
+def _explain(error: Exception, endpoint: Endpoint, name: str) -> str:
     if isinstance(error, Turned) and error.status == UNKNOWN:
-        return f"{link.address} does not know client {name} by this key, or was started again; trying on"
-    return f"{link.address} does not let client {name} in: {error}; trying on"
+        return f"{endpoint.address} does not know client {name} by this key, or was started again; trying on"
+    return f"{endpoint.address} does not let client {name} in: {error}; trying on"
 
 
 def _serve(resident: Resident, wire: Wire) -> None:
@@ -150,15 +149,3 @@ def _place(state: Path) -> str:
         path.touch(mode=0o600)
         path.write_text(secrets.token_hex(16))
     return path.read_text()
-
-
-@contextmanager
-def _alone(state: Path, name: str) -> Iterator[None]:
-    with (state / ".lock").open("w") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise ConfigError(
-                f"client {name} runs already with the state in {state}; legal: one node a client"
-            ) from None
-        yield

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,14 +18,14 @@ from counterpoise.flower.messages import Hello
 from counterpoise.flower.own_data import surveyed_federation
 from counterpoise.flower.refusal import Refused
 from counterpoise.flower.roster import Roster, first_of
-from counterpoise.flower.server import FlowerEngine, Patience
+from counterpoise.flower.server import FlowerEngine, RoundPolicy
 from counterpoise.flower.shares import capped, share_lines
 from counterpoise.flower.status import Status
 from counterpoise.flower.workplaces import client_names
-from counterpoise.run import runner
 from counterpoise.run.assemble import load_federation
 from counterpoise.run.config.experiment import Experiment
-from counterpoise.run.runner import Watch
+from counterpoise.run.listener import Listener
+from counterpoise.run.runner import resume, start
 from counterpoise.run.store.folder import RunFolder
 
 LOG = logging.getLogger("counterpoise")
@@ -52,7 +52,9 @@ class Prepared(NamedTuple):
 Say = Callable[[str], None]
 
 
-def run(grid: Grid, ready: Prepared, watch: Watch | None = None, say: Say = LOG.info) -> dict[str, Any]:
+def run(
+    grid: Grid, ready: Prepared, listeners: Sequence[Listener] = (), say: Say = LOG.info
+) -> dict[str, Any]:
     """From the clients' coming to the summary."""
     experiment, folder, form = ready.experiment, ready.folder, str(ready.told["form"])
     shared = None if experiment.flower.clients else load_federation(experiment)
@@ -68,7 +70,7 @@ def run(grid: Grid, ready: Prepared, watch: Watch | None = None, say: Say = LOG.
         counted = capped(samples, experiment.flower.max_share)
         for line in share_lines(samples, counted):
             say(line)
-        summary = _start(grid, ready, roster, federation, status, list(counted.values()), watch)
+        summary = _start(grid, ready, roster, federation, status, list(counted.values()), listeners)
     except BaseException as error:
         status.end(f"stopped: {error or type(error).__name__}")
         raise
@@ -93,31 +95,38 @@ def _start(
     federation: Federation,
     status: Status,
     counted: list[int],
-    watch: Watch | None,
+    listeners: Sequence[Listener],
 ) -> dict[str, Any]:
     engines: list[FlowerEngine] = []
 
     def connect(settings: EngineSettings, work: Workplace) -> FlowerEngine:
-        patience, run_id = patience_of(ready.experiment), str(ready.told["run"])
-        engines.append(FlowerEngine(work, grid, roster, run_id, patience, status, counted))
+        policy, run_id = round_policy(ready.experiment), str(ready.told["run"])
+        engines.append(FlowerEngine(work, grid, roster, run_id, policy, status, counted))
         return engines[-1]
 
-    def note(row: Mapping[str, Any], rounds: int) -> None:
-        traffic = {"sent_bytes": engines[-1].sent_bytes, "received_bytes": engines[-1].received_bytes}
-        RunFolder(ready.out).append(ready.folder.traffic, {"round": row["round"], **traffic})
-        if watch is not None:
-            watch(row, rounds)
-
+    heard = [TrafficLog(ready, engines), *listeners]
     if ready.resume:
-        return runner.resume(ready.out, note, federation, connect=connect)
-    return runner.start(ready.experiment, ready.out, note, federation, connect=connect)
+        return resume(ready.out, heard, federation, connect=connect)
+    return start(ready.experiment, ready.out, heard, federation, connect=connect)
 
 
-def patience_of(experiment: Experiment) -> Patience:
+class TrafficLog(Listener):
+    """Bytes that really went over the network, round by round."""
+
+    def __init__(self, ready: Prepared, engines: Sequence[FlowerEngine]) -> None:
+        self._ready, self._engines = ready, engines
+
+    def round_ended(self, row: Mapping[str, Any], rounds: int) -> None:
+        engine, folder = self._engines[-1], self._ready.folder
+        traffic = {"sent_bytes": engine.sent_bytes, "received_bytes": engine.received_bytes}
+        RunFolder(self._ready.out).append(folder.traffic, {"round": row["round"], **traffic})
+
+
+def round_policy(experiment: Experiment) -> RoundPolicy:
     table, checkpoint = experiment.flower, experiment.checkpoint
     # One generation more than is kept, since the oldest goes only after the newest is written.
     window = checkpoint.every * (checkpoint.keep + 1)
-    return Patience(table.timeout, table.min_replies, window)
+    return RoundPolicy(table.timeout, table.min_replies, window)
 
 
 def _known_counts(names: list[str], shared: Federation | None, folder: JobFolder) -> dict[str, list[int]]:

@@ -19,21 +19,21 @@ from counterpoise.engines.workplace import Workplace
 from counterpoise.errors import RunError
 from counterpoise.flower import messages
 from counterpoise.flower.answers import first_answers
-from counterpoise.flower.forms import (
-    Form,
-    check_form,
-    form_of,
-    reply_form,
-    sums_form,
-    survey_form,
-    zeros_of,
-)
 from counterpoise.flower.grid import Grid
 from counterpoise.flower.memory import FIRST, next_token
 from counterpoise.flower.messages import TrainAsk, TrainReply, measurement_name
 from counterpoise.flower.records import payload_bytes
 from counterpoise.flower.refusal import Refused
 from counterpoise.flower.roster import Roster
+from counterpoise.flower.specs import (
+    TreeSpec,
+    check_spec,
+    reply_spec,
+    spec_of,
+    sums_spec,
+    survey_spec,
+    zeros_of,
+)
 from counterpoise.flower.status import Status
 
 NOBODY = -1  # a reply of a node that speaks for no client
@@ -42,7 +42,7 @@ KEPT = "kept on the client"  # stands in a checkpoint for memory that is not on 
 
 
 @dataclass(frozen=True)
-class Patience:
+class RoundPolicy:
     """How long a server waits, and with how little it goes on."""
 
     timeout: float = 600.0  # seconds a round
@@ -58,7 +58,7 @@ class FlowerEngine:
     grid: Grid
     roster: Roster
     run: str  # names this run on the clients' disks
-    patience: Patience = Patience()
+    policy: RoundPolicy = RoundPolicy()
     status: Status | None = None
     counted: Sequence[int] = ()  # samples that each client counts for; by default as many as it has
     memory: Memories = field(default_factory=Memories)  # client -> the token of what it keeps
@@ -66,10 +66,10 @@ class FlowerEngine:
     sent_bytes: int = 0
     received_bytes: int = 0
     _pending: dict[int, str] = field(default_factory=dict, repr=False)
-    _forms: dict[str, Form] = field(default_factory=dict, repr=False)
+    _specs: dict[str, TreeSpec] = field(default_factory=dict, repr=False)
 
     def train(self, tasks: Sequence[Task], broadcast: Broadcast) -> Replies:
-        sha256, form = messages.broadcast_digest(broadcast), self._form(tasks[0], broadcast)
+        sha256, spec = messages.broadcast_digest(broadcast), self._spec(tasks[0], broadcast)
         asks, nodes, names = self._asks(tasks, broadcast), self.roster.online(), self.roster.names
         there = {name: ask for name, ask in asks.items() if name in nodes}
         contents = dict(zip(there, messages.write_train(list(there.values()), sha256), strict=True))
@@ -82,17 +82,17 @@ class FlowerEngine:
         def read(name: str, content: RecordDict) -> TrainReply:
             samples = int(self.work.federation.samples()[names.index(name)])
             token = next_token(asks[name].memory, name, sha256)
-            return messages.read_train_reply(content, asks[name], sha256, samples, token, form)
+            return messages.read_train_reply(content, asks[name], sha256, samples, token, spec)
 
         answers, refused = first_answers(replies, nodes, there, read)
         self.refused = sorted(Rejection(names.index(n) if n in names else NOBODY, why) for n, why in refused)
         if self.status is not None:
-            self.status.settle(asks, answers, dict(refused), self.grid.late)
-        usable = answers if len(answers) >= self.patience.min_replies else {}
+            self.status.end_round(asks, answers, dict(refused), self.grid.late)
+        usable = answers if len(answers) >= self.policy.min_replies else {}
         self._pending = {names.index(n): a.token for n, a in usable.items() if a.token}
         found = [(names.index(name), answer) for name, answer in usable.items()]
         rows = [(k, self._counted(k, a), tree) for k, a in found for tree in a.trees]
-        return self._stack(sorted(rows, key=lambda row: row[0]), form)
+        return self._stack(sorted(rows, key=lambda row: row[0]), spec)
 
     def _counted(self, client: int, answer: TrainReply) -> int:
         return self.counted[client] if self.counted else answer.samples
@@ -110,8 +110,8 @@ class FlowerEngine:
         """Sums [W, K, ...]; a client that does not answer counts as one that holds nothing out."""
         wanted = measurement_name(measurement)
         number = len(next(iter(models.values())))
-        one = sums_form(self.work, take(models, 0), take(buffers, 0), measurement)
-        form: Form = {path: (torch.Size((number, *shape)), dtype) for path, (shape, dtype) in one.items()}
+        one = sums_spec(self.work, take(models, 0), take(buffers, 0), measurement)
+        spec: TreeSpec = {path: (torch.Size((number, *shape)), dtype) for path, (shape, dtype) in one.items()}
         names, nodes = [self.roster.names[client] for client in clients], self.roster.online()
         there, sha256 = (
             [name for name in names if name in nodes],
@@ -121,19 +121,19 @@ class FlowerEngine:
         replies = self._exchange(messages.MEASURE, "measure", dict(zip(there, contents, strict=True)), nodes)
 
         def read(name: str, content: RecordDict) -> Tree:
-            return messages.read_measure_reply(content, name, sha256, form)
+            return messages.read_measure_reply(content, name, sha256, spec)
 
         sums, _ = first_answers(replies, nodes, there, read)
-        nothing = zeros_of(form)
+        nothing = zeros_of(spec)
         return tmap(self._placed, stack([sums.get(name, nothing) for name in names]))
 
     def survey(self, clients: Sequence[int]) -> dict[str, Tree]:
         """What clients said when they came."""
-        form, surveys = survey_form(self.work), []
+        spec, surveys = survey_spec(self.work), []
         for name in (self.roster.names[client] for client in clients):
             try:
                 surveys.append(self.roster.hellos[name].surveys)
-                check_form(surveys[-1], form)
+                check_spec(surveys[-1], spec)
             except (Refused, KeyError) as refusal:
                 raise RunError(f"client {name} gave no usable answer before round 0: {refusal}") from None
         return {part: tmap(self._placed, tree) for part, tree in stack(surveys).items()} if surveys else {}
@@ -142,7 +142,7 @@ class FlowerEngine:
         """The nodes are not ours to end."""
 
     def _asks(self, tasks: Sequence[Task], broadcast: Broadcast) -> dict[str, TrainAsk]:
-        names, since = self.roster.names, max(0, broadcast.round - self.patience.window)
+        names, since = self.roster.names, max(0, broadcast.round - self.policy.window)
         mine: dict[int, list[Task]] = {}
         for task in tasks:
             mine.setdefault(task.client, []).append(task)
@@ -151,12 +151,12 @@ class FlowerEngine:
             for client, own in mine.items()
         }
 
-    def _form(self, task: Task, broadcast: Broadcast) -> Form:
+    def _spec(self, task: Task, broadcast: Broadcast) -> TreeSpec:
         """What an answer looks like: it hangs on names and shapes alone, so it is found out once for each."""
-        key = repr([sorted(task.knobs), sorted(form_of(broadcast.shared).items())])
-        if key not in self._forms:
-            self._forms[key] = reply_form(self.work, task, broadcast)
-        return self._forms[key]
+        key = repr([sorted(task.knobs), sorted(spec_of(broadcast.shared).items())])
+        if key not in self._specs:
+            self._specs[key] = reply_spec(self.work, task, broadcast)
+        return self._specs[key]
 
     def _token(self, client: int) -> str:
         kept = self.memory.get(client)
@@ -165,7 +165,7 @@ class FlowerEngine:
     def _exchange(
         self, kind: str, group: str, contents: Mapping[str, RecordDict], nodes: Mapping[str, int]
     ) -> list[Message]:
-        timeout = self.patience.timeout
+        timeout = self.policy.timeout
         asks = [
             Message(content, nodes[name], kind, ttl=timeout + GRACE, group_id=group)
             for name, content in contents.items()
@@ -181,15 +181,12 @@ class FlowerEngine:
         if self.status is not None and name is not None:
             self.status.hear(name, seconds, payload_bytes(reply.content) if reply.has_content() else 0)
 
-    def _stack(self, rows: Sequence[tuple[int, int, Tree]], form: Form) -> Replies:
+    def _stack(self, rows: Sequence[tuple[int, int, Tree]], spec: TreeSpec) -> Replies:
         client = torch.tensor([row[0] for row in rows], dtype=torch.int64)
         samples = torch.tensor([row[1] for row in rows], dtype=torch.int64)
         # Without any reply there are still names and types to hand on.
-        trees = stack([row[2] for row in rows]) if rows else take(stack([zeros_of(form)]), slice(0))
-        tree = tmap(self._placed, trees)
-        return Replies(
-            client, samples, tree["delta"], tree.get("buffers", {}), tree.get("upload", {}), tree["loss"]
-        )
+        trees = stack([row[2] for row in rows]) if rows else take(stack([zeros_of(spec)]), slice(0))
+        return Replies.from_tree(client, samples, tmap(self._placed, trees))
 
     def _placed(self, leaf: torch.Tensor) -> torch.Tensor:
         return leaf.to(self.work.federation.train.x.device)

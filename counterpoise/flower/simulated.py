@@ -21,10 +21,10 @@ from flwr.superlink.grid import InMemoryGrid
 from counterpoise.data.federation import Federation
 from counterpoise.errors import RunError
 from counterpoise.flower import adapter, client
-from counterpoise.flower.client import Seat
+from counterpoise.flower.client import ClientContext
 from counterpoise.flower.grid import Grid, Heard
 from counterpoise.flower.job import ClientFile
-from counterpoise.flower.workplaces import open_seat
+from counterpoise.flower.workplaces import open_context
 from counterpoise.run.assemble import load_federation
 from counterpoise.run.config.experiment import parse_experiment
 
@@ -59,7 +59,7 @@ def measure(message: Message, context: Context) -> Message:
 
 def _answer(message: Message, context: Context, handler: client.Handler) -> Message:
     name = str(context.node_config["partition-id"])
-    return client.answer(message, lambda: _seat(name, os.environ[TOLD], os.environ[STATE]), handler)
+    return client.answer(message, lambda: _context(name, os.environ[TOLD], os.environ[STATE]), handler)
 
 
 app.query("hello")(hello)
@@ -68,10 +68,10 @@ app.evaluate("measure")(measure)
 
 
 @lru_cache(maxsize=64)
-def _seat(name: str, told: str, state: str) -> Seat:
+def _context(name: str, told: str, state: str) -> ClientContext:
     """Opened once per process, which Ray asks again and again for one client or another."""
     found = json.loads(Path(told).read_text())
-    return open_seat(found, ClientFile(name, state), _shared(str(found["experiment"])))
+    return open_context(found, ClientFile(name, state), _shared(str(found["experiment"])))
 
 
 @lru_cache(maxsize=1)

@@ -72,7 +72,7 @@ class Status:
         client.bytes_up += size
         self.write(at_once=False)
 
-    def settle(
+    def end_round(
         self,
         asked: Iterable[str],
         answered: Collection[str],

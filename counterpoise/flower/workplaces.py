@@ -9,7 +9,7 @@ from typing import Any
 
 from counterpoise.data.federation import Federation
 from counterpoise.engines.workplace import Workplace
-from counterpoise.flower.client import Seat
+from counterpoise.flower.client import ClientContext
 from counterpoise.flower.job import ClientFile
 from counterpoise.flower.own_data import own_federation
 from counterpoise.flower.refusal import Refused
@@ -18,7 +18,9 @@ from counterpoise.run.config.experiment import Experiment, parse_experiment
 from counterpoise.run.config.tables import EvaluateTable
 
 
-def open_seat(told: Mapping[str, Any], client: ClientFile, shared: Federation | None = None) -> Seat:
+def open_context(
+    told: Mapping[str, Any], client: ClientFile, shared: Federation | None = None
+) -> ClientContext:
     """The client at work on a run, its data read; `shared`: the experiment's data, where it is open already."""
     experiment = parse_experiment(str(told["experiment"]))
     names = client_names(experiment, int(told["clients"]))
@@ -26,7 +28,7 @@ def open_seat(told: Mapping[str, Any], client: ClientFile, shared: Federation | 
         raise Refused("client")
     number = names.index(client.name)
     federation = _federation(experiment, str(told["form"]), number, client, shared)
-    return Seat(client.name, number, build_workplace(experiment, federation), Path(client.state))
+    return ClientContext(client.name, number, build_workplace(experiment, federation), Path(client.state))
 
 
 def _federation(

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 from counterpoise.metrics.catalogue import find, headline
 from counterpoise.results.results import RunResult
-from counterpoise.run.store.record import LAST
+from counterpoise.run.summary import LAST
 from counterpoise.server.round import Outcome
 
 At = Literal["last", "best", "mean_last_10"]

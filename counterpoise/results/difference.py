@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from counterpoise.metrics.catalogue import headline
 from counterpoise.results.results import HOW, RunResult
 from counterpoise.run.config.experiment import dotted
-from counterpoise.run.store.record import best_of
+from counterpoise.run.summary import best_of
 
 NAMED_KEYS = 3  # of a config that differs in more, the others are counted
 

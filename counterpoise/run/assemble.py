@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from pathlib import Path
 
 from torch import nn
 
 from counterpoise.core.codec import encode
 from counterpoise.core.method import build_named
 from counterpoise.data.augment import AUGMENTATIONS, Augmentation, compose
-from counterpoise.data.dataset import DATASETS, Dataset
+from counterpoise.data.dataset import Dataset
 from counterpoise.data.federation import Federation
-from counterpoise.data.prepare import apply_imbalance, assigned_federation, split_federation
+from counterpoise.data.prepare import assigned_federation, load_data, split_federation
 from counterpoise.engines.choose import build_engine
 from counterpoise.errors import ConfigError, short
 from counterpoise.metrics import shots_by_rule, shots_from_sets, shots_paper
@@ -27,10 +26,9 @@ from counterpoise.run.simulation import Simulation
 
 
 def load_dataset(table: DataTable) -> Dataset:
-    """The data set with its imbalance."""
-    root = None if table.root is None else Path(table.root)
-    whole = DATASETS.build(table.name, table.arguments)(root)
-    return apply_imbalance(whole, table.imbalance, table.seed, table.imbalanced_test)
+    """The data set of a config with its imbalance."""
+    given = table.imbalance, table.root, table.imbalanced_test, table.seed
+    return load_data(table.name, *given, **table.arguments)
 
 
 def load_federation(experiment: Experiment) -> Federation:

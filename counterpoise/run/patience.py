@@ -18,16 +18,18 @@ class GivenUpError(RunError):
 
 
 class Patience:
-    """Ends a run after too many rounds in a row in which no reply could be used, however often it was resumed."""
+    """Counts rounds in a row in which no reply could be used, however often the run was resumed."""
 
     def __init__(self, most: int, rows: Rows = ()) -> None:
         self._most, self._skipped = most, skipped_at_end(rows)
+        self._lost = ""
 
-    def see(self, outcome: Outcome) -> None:
-        """A run that was resumed after such an end tries one round, in case that the outage is over."""
+    def see(self, outcome: Outcome) -> str:
+        """Why the run ends, once there were too many of them; one that is resumed then tries one more round."""
         self._skipped = self._skipped + 1 if outcome.skipped else 0
         if self._skipped >= self._most:
-            raise RunError(_why_skipped(self._skipped, outcome))
+            self._lost = self._lost or _why_skipped(self._skipped, outcome)
+        return self._lost
 
 
 def why_given_up(rows: Rows, most: int, rounds: int) -> str | None:

@@ -1,63 +1,59 @@
-"""Run an experiment in a folder, so that it can be stopped at any moment and go on to the same end."""
+"""Run experiments in folders, one or several in one program, so that they can be stopped at any moment and go on."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
-from contextlib import closing
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import nn
 
 from counterpoise.data.federation import Federation
 from counterpoise.engines.choose import build_engine
-from counterpoise.errors import ConfigError, RunError
+from counterpoise.errors import ConfigError
 from counterpoise.run.assemble import assemble, load_federation
 from counterpoise.run.build import Connect
 from counterpoise.run.config.experiment import Experiment, load_experiment, with_patience
-from counterpoise.run.patience import GivenUpError, Patience
+from counterpoise.run.driver import drive
+from counterpoise.run.joined import join, share_samples
+from counterpoise.run.listener import Listener
+from counterpoise.run.patience import GivenUpError, Rows
+from counterpoise.run.simulation import Simulation
 from counterpoise.run.store.folder import RunFolder
 from counterpoise.run.store.restore import restore, rows_before
-from counterpoise.run.store.run import (
-    Run,
-    conclude,
-    found_run,
-    is_scored,
-    new_run,
-    record_round,
-    resumable,
-)
+from counterpoise.run.store.run import Run, conclude, found_run, new_run, record_round, resumable
 from counterpoise.run.track import check_tracker, tracked
 from counterpoise.server.round import ServerState
 
-Watch = Callable[[Mapping[str, Any], int], None]  # a row of metrics, all rounds
+
+class Member(NamedTuple):
+    """A run: what it is, where it goes, and its clients."""
+
+    experiment: Experiment
+    path: Path
+    federation: Federation
 
 
 def start(
     experiment: Experiment,
     out: Path,
-    watch: Watch | None = None,
+    listeners: Sequence[Listener] = (),
     federation: Federation | None = None,
     model: nn.Module | None = None,
     connect: Connect = build_engine,
 ) -> dict[str, Any]:
     """A new run; returns its summary."""
-    folder = RunFolder(out)
-    folder.check_free()
+    RunFolder(out).check_free()
     check_tracker(experiment.track.to)
-    federation = federation or load_federation(experiment)
-    # Before the lock, so that worker processes do not hold it, and before the folder, so that a bad config leaves none.
-    with closing(assemble(experiment, federation, model, connect)) as simulation:
-        state = simulation.open()
-        folder.create()
-        with folder.locked(), resumable(folder):
-            return _go_on(new_run(experiment, simulation, federation, folder), state, 0.0, watch)
+    member = Member(experiment, out, federation or load_federation(experiment))
+    return _run_alone(member, listeners, model, connect)
 
 
 def resume(
     path: Path,
-    watch: Watch | None = None,
+    listeners: Sequence[Listener] = (),
     federation: Federation | None = None,
     model: nn.Module | None = None,
     connect: Connect = build_engine,
@@ -73,35 +69,103 @@ def resume(
             f"{path} is trained together with other runs; give the command again that started them"
         )
     check_tracker(experiment.track.to)
-    federation = federation or load_federation(experiment)
-    with (
-        closing(assemble(experiment, federation, model, connect)) as simulation,
-        folder.locked(),
-        resumable(folder),
-    ):
-        run = found_run(experiment, simulation, federation, folder)
-        return _go_on(run, *restore(run), watch)
+    member = Member(experiment, path, federation or load_federation(experiment))
+    return _run_alone(member, listeners, model, connect)
 
 
-def _go_on(run: Run, state: ServerState, seconds: float, watch: Watch | None) -> dict[str, Any]:
-    """Rounds until the end."""
-    patience = Patience(run.experiment.engine.max_skipped, rows_before(run, state))
-    with tracked(run.experiment, run.folder) as track:
-        while state.round < run.experiment.rounds:
-            began = time.perf_counter()
-            state, outcome = run.simulation.advance(state)
-            if outcome.unanswered and state.round == run.experiment.rounds:
-                # Not written down, so that the run can still get a result.
-                raise RunError(f"nobody answered in the last round, of {outcome.asked} clients asked")
-            row = outcome.row() | (run.simulation.evaluate(state) if is_scored(run, state) else {})
-            spent = time.perf_counter() - began
-            seconds += spent
-            record_round(run, state, row, spent, seconds)
-            for tell in filter(None, (watch, track)):
-                tell(row, run.experiment.rounds)
-            if state.round < run.experiment.rounds:  # the end has words of its own
-                patience.see(outcome)
-    ended = conclude(run, state, seconds)
+def run_together(members: Sequence[Member], listeners: Sequence[Listener] = ()) -> list[dict[str, Any] | str]:
+    """Start runs that train in one program, or go on with all of them; their summaries, or why they have none."""
+    names = [member.path.name for member in members]
+    members = [member._replace(experiment=_named(member, names)) for member in members]
+    check_tracker(members[0].experiment.track.to)
+    first = assemble(members[0].experiment, members[0].federation)
+    placed = first.work.federation
+    rest = [assemble(member.experiment, share_samples(placed, member.federation)) for member in members[1:]]
+    return _execute(members, join([first, *rest]), listeners)
+
+
+def _run_alone(
+    member: Member, listeners: Sequence[Listener], model: nn.Module | None, connect: Connect
+) -> dict[str, Any]:
+    simulation = assemble(member.experiment, member.federation, model, connect)
+    [ended] = _execute([member], [simulation], listeners)
     if isinstance(ended, str):
-        raise GivenUpError(f"{run.folder.path} has no result: {ended}")
+        raise GivenUpError(f"{member.path} has no result: {ended}")
     return ended
+
+
+def _execute(
+    members: Sequence[Member], simulations: Sequence[Simulation], listeners: Sequence[Listener]
+) -> list[dict[str, Any] | str]:
+    """Runs from where they are, the start or a checkpoint, to their end."""
+    folders = [RunFolder(member.path) for member in members]
+    began = [folder.holds_run() for folder in folders]
+    with ExitStack() as held:
+        for simulation in simulations:
+            held.callback(simulation.close)
+        # Simulations are made before the locks, so that worker processes do not hold them; and opened before the folders,
+        # so that a config that does not fit leaves none.
+        states = [] if any(began) else [simulation.open() for simulation in simulations]
+        for folder, known in zip(folders, began, strict=True):
+            if not known:
+                folder.create()
+            held.enter_context(folder.locked())
+            held.enter_context(resumable(folder))
+        runs = [
+            (found_run if known else new_run)(member.experiment, simulation, member.federation, folder)
+            for member, simulation, folder, known in zip(members, simulations, folders, began, strict=True)
+        ]
+        starts = [(state, 0.0) for state in states] or _restore(runs)
+        for listener in listeners:
+            for run in runs:
+                listener.began(run)
+        return _go_on(runs, starts, listeners)
+
+
+def _go_on(
+    runs: Sequence[Run], starts: Sequence[tuple[ServerState, float]], listeners: Sequence[Listener]
+) -> list[dict[str, Any] | str]:
+    """Rounds until the end, each written down."""
+    states, seconds = [state for state, _ in starts], [spent for _, spent in starts]
+    experiment, before = runs[0].experiment, [rows_before(*pair) for pair in zip(runs, states, strict=True)]
+    with ExitStack() as trackers:
+        tracks = [trackers.enter_context(tracked(run.experiment, run.folder)) for run in runs]
+        simulations = [run.simulation for run in runs]
+        for ended in drive(simulations, states, experiment.evaluate.every, before):
+            states = [one.state for one in ended]
+            for place, one in enumerate(ended):
+                seconds[place] += one.seconds
+                record_round(runs[place], one.state, one.row, one.seconds, seconds[place])
+                for tell in (*(listener.round_ended for listener in listeners), tracks[place]):
+                    tell(one.row, experiment.rounds)
+
+    def told(run: Run, rows: Rows) -> None:
+        for listener in listeners:
+            listener.ended(run, rows)
+
+    return [conclude(*one, told) for one in zip(runs, states, seconds, strict=True)]
+
+
+def _restore(runs: Sequence[Run]) -> list[tuple[ServerState, float]]:
+    """The newest round that all runs have a checkpoint of; a stop may have come between two of them."""
+    while True:
+        found = [restore(run) for run in runs]
+        last = min(state.round for state, _ in found)
+        if all(state.round == last for state, _ in found):
+            return found
+        for run, (state, _) in zip(runs, found, strict=True):
+            if state.round > last:
+                run.store.drop_after(last)
+
+
+def _named(member: Member, names: list[str]) -> Experiment:
+    """Every run's config names all that train with it, so that they are only continued together, as they began."""
+    folder = RunFolder(member.path)
+    if not folder.holds_run():
+        return replace(member.experiment, engine=replace(member.experiment.engine, together=names))
+    known = load_experiment(folder.config)
+    if known.engine.together != names:
+        raise ConfigError(
+            f"{member.path} began together with {known.engine.together or 'none'} and cannot go on with {names}"
+        )
+    return with_patience(known, member.experiment.engine.max_skipped)

@@ -1,8 +1,8 @@
-"""A method at work on a federation, round by round, whoever answers for the clients."""
+"""A method at work on a federation, round by round, with any engine: one run, or several that were joined."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,9 +15,10 @@ from counterpoise.core.messages import Replies, Task
 from counterpoise.core.method import Method
 from counterpoise.core.part import Census, Measure, Measurement
 from counterpoise.core.protocol import Rejection
-from counterpoise.core.tree import Params, Tree, bytes_of, tmap
+from counterpoise.core.tree import Params, Tree, bytes_of, stack, take, tmap
 from counterpoise.data.dataset import Samples
 from counterpoise.engines.choose import EngineSettings
+from counterpoise.engines.embedded import Request, train_all
 from counterpoise.engines.precision import arithmetic
 from counterpoise.engines.threads import threads
 from counterpoise.engines.workplace import Engine, Workplace, open_task
@@ -70,13 +71,9 @@ class Simulation:
         )
         return open_server(self.method, params, buffers, census, self.engine)
 
-    def advance(self, state: ServerState) -> tuple[ServerState, Outcome]:
-        """One more round."""
-        tasks, lr = self.tasks(state), self.work.local.rate(state.round, self.rounds)
-        broadcast, outcome = open_round(self.method, state, tasks, lr)
-        with threads(self.settings.threads), arithmetic(self.settings.precision):
-            replies = self.engine.train(tasks, broadcast) if tasks else None
-            return self.conclude(state, replies, outcome)
+    def advance(self, state: ServerState, tasks: Sequence[Task] | None = None) -> tuple[ServerState, Outcome]:
+        """One more round, of these tasks or of those that the cohort comes to."""
+        return advance([self], [state], None if tasks is None else [tasks])[0]
 
     def rehearse(self) -> None:
         """Open a first task of every client, and train nothing: parts that do not fit the clients say so."""
@@ -138,13 +135,6 @@ class Simulation:
         traffic = Traffic(len(clients) * (bytes_of(models) + bytes_of(buffers)), bytes_of(sums))
         return Scores(balanced_accuracies(sums["confusion"].sum(0)), traffic)
 
-    def run(self) -> Iterator[tuple[ServerState, Outcome]]:
-        """All rounds from the start."""
-        state = self.open()
-        while state.round < self.rounds:
-            state, outcome = self.advance(state)
-            yield state, outcome
-
     def close(self) -> None:
         """End worker processes."""
         self.engine.close()
@@ -173,6 +163,41 @@ class Simulation:
             tmap(lambda leaf: leaf.unsqueeze(0), tree) for tree in (state.params, state.buffers)
         )
         return tmap(lambda leaf: leaf[:, 0], self.engine.measure(clients, params, buffers, counted))
+
+
+def advance(
+    simulations: Sequence[Simulation],
+    states: Sequence[ServerState],
+    tasks: Sequence[Sequence[Task]] | None = None,
+) -> list[tuple[ServerState, Outcome]]:
+    """One more round of each run; runs that were joined train in one program."""
+    settings = simulations[0].settings
+    asked = tasks or [sim.tasks(state) for sim, state in zip(simulations, states, strict=True)]
+    opened = [
+        open_round(sim.method, state, wanted, sim.work.local.rate(state.round, sim.rounds))
+        for sim, state, wanted in zip(simulations, states, asked, strict=True)
+    ]
+    requests = [Request(wanted, sent) for wanted, (sent, _) in zip(asked, opened, strict=True)]
+    with threads(settings.threads), arithmetic(settings.precision):
+        replies = train_all([sim.engine for sim in simulations], requests)
+        return [
+            sim.conclude(state, reply, outcome)
+            for sim, state, reply, (_, outcome) in zip(simulations, states, replies, opened, strict=True)
+        ]
+
+
+def evaluate(simulations: Sequence[Simulation], states: Sequence[ServerState]) -> list[dict[str, Any]]:
+    """Scores of each run; models of joined runs pass over the test set side by side."""
+    tested = [None] if len(simulations) == 1 else _tested(simulations[0], states)
+    return [sim.evaluate(state, sums) for sim, state, sums in zip(simulations, states, tested, strict=True)]
+
+
+def _tested(first: Simulation, states: Sequence[ServerState]) -> list[Tree]:
+    work, settings = first.work, first.settings
+    params, buffers = (stack([getattr(state, name) for state in states]) for name in ("params", "buffers"))
+    with threads(settings.threads), arithmetic(settings.precision):
+        sums = measure_many(work.model, params, buffers, work.federation.test, work.federation.scaling)
+    return [take(sums, run) for run in range(len(states))]
 
 
 def balanced_accuracies(confusions: Tensor) -> Tensor:

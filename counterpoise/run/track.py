@@ -37,34 +37,34 @@ def check_tracker(to: str) -> None:
 
 
 @contextmanager
-def tracked(experiment: Experiment, folder: RunFolder) -> Iterator[Callable[..., None] | None]:
+def tracked(experiment: Experiment, folder: RunFolder) -> Iterator[Callable[[Mapping[str, Any], int], None]]:
     """Hands on the scores of the rounds so far and of each round to come, for as long as the tracker takes them."""
     if experiment.track.to == "none":
-        yield None
+        yield lambda row, rounds: None
         return
-    link = Link(experiment.track.to)
-    with link.guarded():
-        link.tracker = TRACKERS[link.to](experiment, folder)
+    tracking = Tracking(experiment.track.to)
+    with tracking.guarded():
+        tracking.tracker = TRACKERS[tracking.to](experiment, folder)
     for row in read_rows(folder.metrics):
-        link.tell(row)
+        tracking.send(row)
     finished = False
     try:
-        yield link.tell
+        yield tracking.send
         finished = True
     finally:
-        with link.guarded():
-            if link.tracker is not None:
-                link.tracker.close(finished)
+        with tracking.guarded():
+            if tracking.tracker is not None:
+                tracking.tracker.close(finished)
 
 
-class Link:
+class Tracking:
     """The way to a tracker, which is cut at the first failure."""
 
     def __init__(self, to: str) -> None:
         self.to = to
         self.tracker: Tracker | None = None
 
-    def tell(self, row: Mapping[str, Any], rounds: int = 0) -> None:
+    def send(self, row: Mapping[str, Any], rounds: int = 0) -> None:
         with self.guarded():
             if self.tracker is not None and "accuracy" in row:
                 self.tracker.write(row["round"] + 1, scores_of(row))

@@ -30,6 +30,15 @@ class ServerState:
     slots: dict[str, Tree]  # part name -> server slot
     round: int = 0
 
+    def to_tree(self) -> Tree:
+        """All tensors of it; the round is kept beside them."""
+        return {"params": self.params, "buffers": self.buffers, "slots": self.slots}
+
+    @classmethod
+    def from_tree(cls, tree: Tree, round: int) -> ServerState:
+        """Trees that were stored leave out what was empty."""
+        return cls(tree["params"], tree.get("buffers", {}), tree.get("slots", {}), round)
+
 
 @dataclass(frozen=True)
 class Server:
@@ -87,15 +96,6 @@ def open_server(method: Method, params: Params, buffers: Params, census: Census,
         if part.init is not None
     }
     return ServerState(params, buffers, slots)
-
-
-def one_exchange(
-    server: Server, state: ServerState, tasks: Sequence[Task], lr: float
-) -> tuple[ServerState, Outcome]:
-    """One round. Replies that are not usable count as not given; without any the model stays as it was."""
-    broadcast, outcome = open_round(server.method, state, tasks, lr)
-    replies = server.ask.train(tasks, broadcast) if tasks else None
-    return conclude(server, state, replies, outcome)
 
 
 def open_round(

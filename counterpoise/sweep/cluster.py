@@ -10,7 +10,7 @@ from typing import Any
 
 from counterpoise.data.root import data_root
 from counterpoise.errors import ConfigError
-from counterpoise.sweep.execute import Event, Group, Hands, Order, run_group, share_out, use_one_thread
+from counterpoise.sweep.execute import Event, Executor, Group, Order, run_group, share_out, use_one_thread
 
 QUIET = (
     "RAY_USAGE_STATS_ENABLED",
@@ -36,7 +36,7 @@ def on_ray(groups: Sequence[Group], processes: int) -> Generator[Event]:
         ray.shutdown()
 
 
-class RayHands(Hands[Any]):
+class RayHands(Executor[Any]):
     """One task of one core for each group."""
 
     def __init__(self, ray: Any) -> None:

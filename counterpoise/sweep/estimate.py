@@ -21,7 +21,7 @@ STEPS = 4  # of a client, from which the time of a round is told
 State = Literal["done", "stopped", "to run"]
 
 
-class Plan(NamedTuple):
+class DryRun(NamedTuple):
     """The runs of a sweep, tuning first; with tuning, the runs after it take the settings that it chooses."""
 
     jobs: list[Job]
@@ -29,12 +29,12 @@ class Plan(NamedTuple):
     seconds: float  # of one process for what is not done; methods are taken to cost what the first one does
 
 
-def plan_sweep(sweep: Sweep, out: Path) -> Plan:
+def plan_sweep(sweep: Sweep, out: Path) -> DryRun:
     """What there is to do; nothing is written."""
     jobs = [*jobs_of(searches_of(sweep)), *expand(sweep)]
     states = [_state(job, out) for job in jobs]
     todo = [job for job, state in zip(jobs, states, strict=True) if state != "done"]
-    return Plan(jobs, states, estimate_seconds(todo))
+    return DryRun(jobs, states, estimate_seconds(todo))
 
 
 def estimate_seconds(jobs: Sequence[Job]) -> float:

@@ -14,17 +14,18 @@ import torch
 
 from counterpoise.data.federation import Federation
 from counterpoise.errors import ConfigError, CounterpoiseError, one_line
+from counterpoise.report.pictures import Pictures
 from counterpoise.results.results import FAILURE
 from counterpoise.run.assemble import load_federation
 from counterpoise.run.config.experiment import make_experiment
-from counterpoise.run.runner import resume, start
+from counterpoise.run.runner import Member, resume, run_together, start
 from counterpoise.run.store.folder import RunFolder
-from counterpoise.run.together import Member, run_together
 from counterpoise.sweep.jobs import Job, has_begun, known_experiment
-from counterpoise.sweep.tune import blindfold
+from counterpoise.sweep.tune import use_validation_as_test
 from counterpoise.system.atomic import write_atomically
 from counterpoise.system.toml import write_toml
 
+LISTENERS = (Pictures(),)
 DATA = ("data", "partition", "seed")  # what decides who holds which samples
 
 
@@ -48,7 +49,7 @@ class Event(NamedTuple):
     error: str | None = None
 
 
-class Hands(Protocol[Handle]):
+class Executor(Protocol[Handle]):
     """Those who execute groups of runs; a handle stands for a group at work."""
 
     places: int  # groups at work at once
@@ -74,11 +75,11 @@ def group(orders: Sequence[Order]) -> list[Group]:
     """Which runs are executed together: those that differ only in seed and learning rate, where an engine can stack them."""
     groups: dict[str, list[Order]] = {}
     for one in orders:
-        groups.setdefault(_likeness(one), []).append(one)
+        groups.setdefault(_group_key(one), []).append(one)
     return list(groups.values())
 
 
-def _likeness(one: Order) -> str:
+def _group_key(one: Order) -> str:
     """What runs of one program have in common; a run that began keeps to those it began with."""
     folder = RunFolder(Path(one.path))
     if has_begun(folder):
@@ -97,7 +98,7 @@ def run_group(orders: Group) -> list[str | None]:
     if len(orders) == 1:
         return [run_one(one) for one in orders]
     try:
-        ended = run_together([_member(one) for one in orders])
+        ended = run_together([_member(one) for one in orders], LISTENERS)
     except ConfigError:  # they cannot be joined, or one is at fault, which each will say for itself
         return [run_one(one) for one in orders]
     except Exception as error:  # whatever it is, other runs go on
@@ -126,9 +127,9 @@ def run_one(one: Order) -> str | None:
         federation = _federation(one)
         make_ready(folder)
         if has_begun(folder):
-            resume(folder.path, federation=federation, max_skipped=experiment.engine.max_skipped)
+            resume(folder.path, LISTENERS, federation, max_skipped=experiment.engine.max_skipped)
         else:
-            start(experiment, folder.path, federation=federation)
+            start(experiment, folder.path, LISTENERS, federation)
     except Exception as error:  # whatever it is, the other runs go on
         return note_failure(one, in_one_line(error))
     return None
@@ -141,19 +142,19 @@ def one_by_one(groups: Sequence[Group]) -> Generator[Event]:
         yield from _ended(members, run_group(members))
 
 
-def share_out(groups: Sequence[Group], hands: Hands[Handle]) -> Generator[Event]:
+def share_out(groups: Sequence[Group], executor: Executor[Handle]) -> Generator[Event]:
     """Each group to the next free place."""
     waiting, busy = deque(groups), dict[Handle, Group]()
     try:
         while waiting or busy:
-            while waiting and len(busy) < hands.places:
+            while waiting and len(busy) < executor.places:
                 members = waiting.popleft()
-                busy[hands.submit(members)] = members
+                busy[executor.submit(members)] = members
                 yield from (Event(one.path) for one in members)
-            for handle, answer in hands.collect(list(busy)):
+            for handle, answer in executor.collect(list(busy)):
                 yield from _ended(busy.pop(handle), answer)
     finally:
-        hands.close()
+        executor.close()
 
 
 def use_one_thread() -> None:
@@ -200,4 +201,4 @@ def _ended(members: Group, answer: list[str | None] | str) -> Iterator[Event]:
 def _load(config: str, tuning: bool) -> Federation:
     """The data of a run, cut into clients; methods of one seed, which follow each other, share it."""
     federation = load_federation(make_experiment(json.loads(config)))
-    return blindfold(federation) if tuning else federation
+    return use_validation_as_test(federation) if tuning else federation

@@ -28,7 +28,7 @@ SWEEP = "sweep.toml"  # in the folder of a sweep
 UNTUNED = "not run: none of its settings could be scored"
 
 
-class Means(NamedTuple):
+class Execution(NamedTuple):
     """Where runs are executed, and how many at once."""
 
     on: Literal["local", "ray"] = "local"
@@ -70,22 +70,22 @@ class Finished(NamedTuple):
     report: Path
 
 
-def run_sweep(sweep: Sweep, out: Path, means: Means, show: Show = lambda tally: None) -> Finished:
+def run_sweep(sweep: Sweep, out: Path, execution: Execution, show: Show = lambda tally: None) -> Finished:
     """Run what is not there yet, then write tables and report; the same call goes on after any stop."""
     searches, _ = searches_of(sweep), expand(sweep)  # refused here, if at all, before anything is written
     with _held(out):
         write_atomically(out / SWEEP, write_sweep(sweep).encode())
-        failures, lost = run_jobs("tuning", jobs_of(searches), out, means, show)
+        failures, lost = run_jobs("tuning", jobs_of(searches), out, execution, show)
         unscored = failures | lost
         tuned = choose_settings(sweep, searches, out)
         jobs, untuned = _decide(sweep, tuned, out)
-        failures, lost = run_jobs("runs", jobs, out, means, show)
+        failures, lost = run_jobs("runs", jobs, out, execution, show)
         ended = _conclude(_study(sweep, out, jobs), out)
         return Finished(out, jobs, tuned, unscored, untuned | failures, lost, *ended)
 
 
 def run_jobs(
-    what: str, jobs: Sequence[Job], out: Path, means: Means, show: Show
+    what: str, jobs: Sequence[Job], out: Path, execution: Execution, show: Show
 ) -> tuple[Failures, Failures]:
     """Execute what is not over; the runs that failed, and those that were given up, now or before.
 
@@ -93,11 +93,11 @@ def run_jobs(
     """
     check_folders(jobs, out)
     todo = [job for job in jobs if not is_over(job, out)]
-    orders = [order(job, out, alone=means == Means()) for job in todo]
+    orders = [order(job, out, alone=execution == Execution()) for job in todo]
     paths = {one.path: job.path(out) for one, job in zip(orders, todo, strict=True)}
     tally, failures = Tally(what, len(jobs), len(jobs) - len(todo)), Failures()
     show(tally)
-    with closing(_execute(group(orders), means)) as events:
+    with closing(_execute(group(orders), execution)) as events:
         for event in events:
             tally = tally.after(event)
             show(tally)
@@ -119,12 +119,12 @@ def _held(out: Path) -> Iterator[None]:
         yield
 
 
-def _execute(groups: Sequence[Group], means: Means) -> Generator[Event]:
-    if groups and means.on == "ray":
+def _execute(groups: Sequence[Group], execution: Execution) -> Generator[Event]:
+    if groups and execution.on == "ray":
         from counterpoise.sweep.cluster import on_ray
 
-        return on_ray(groups, means.processes)
-    return in_workers(groups, means.processes) if means.processes > 1 else one_by_one(groups)
+        return on_ray(groups, execution.processes)
+    return in_workers(groups, execution.processes) if execution.processes > 1 else one_by_one(groups)
 
 
 def _decide(sweep: Sweep, tuned: Sequence[Tuned], out: Path) -> tuple[list[Job], Failures]:

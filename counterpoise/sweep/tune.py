@@ -93,13 +93,13 @@ def choose(search: Search, out: Path, score: str) -> Tuned:
         return Tuned(search, [[]], search.trials[0].setting)
     scores = [[_score(job, out, score) for job in trial.jobs] for trial in search.trials]
     sign = -1 if find(score).lower else 1
-    means = [_mean(values, sign) for values in scores]
-    best = max(means)
-    chosen = None if best == -math.inf else search.trials[means.index(best)].setting
+    execution = [_mean(values, sign) for values in scores]
+    best = max(execution)
+    chosen = None if best == -math.inf else search.trials[execution.index(best)].setting
     return Tuned(search, scores, chosen)
 
 
-def blindfold(federation: Federation) -> Federation:
+def use_validation_as_test(federation: Federation) -> Federation:
     """The federation with what is held out for validation in place of the test set, which a tuning run never sees.
 
     It stays for validation too: FedHOO and the ratio loss learn from it, in a tuning run as in any other.

@@ -10,16 +10,16 @@ from contextlib import suppress
 from multiprocessing.connection import wait
 from signal import SIGKILL
 
-from counterpoise.sweep.execute import Event, Group, Hands, share_out
+from counterpoise.sweep.execute import Event, Executor, Group, share_out
 
 
 def in_workers(groups: Sequence[Group], processes: int) -> Generator[Event]:
     """In so many processes of this machine."""
-    yield from share_out(groups, Staff(processes))
+    yield from share_out(groups, WorkerPool(processes))
 
 
-class Staff(Hands["Worker"]):
-    """Workers, hired when there is work for them."""
+class WorkerPool(Executor["Worker"]):
+    """Workers, started when there is work for them."""
 
     def __init__(self, places: int) -> None:
         self.places = places
@@ -31,7 +31,7 @@ class Staff(Hands["Worker"]):
             self._idle.append(Worker())
             self._all.append(self._idle[-1])
         worker = self._idle.pop()
-        worker.give(group)
+        worker.submit(group)
         return worker
 
     def collect(self, busy: Sequence[Worker]) -> list[tuple[Worker, list[str | None] | str]]:
@@ -42,11 +42,11 @@ class Staff(Hands["Worker"]):
 
     def close(self) -> None:
         for worker in self._all:
-            worker.dismiss()
+            worker.stop()
 
 
 class Worker:
-    """One process, seen from the one that hired it."""
+    """One process, seen from the one that started it."""
 
     def __init__(self) -> None:
         # A session of its own: Ctrl-C reaches the sweep alone, and it is the end of our lines that ends the worker.
@@ -58,7 +58,7 @@ class Worker:
         assert self._process.stdout is not None
         self._orders, self.answers = self._process.stdin, self._process.stdout
 
-    def give(self, group: Group) -> None:
+    def submit(self, group: Group) -> None:
         with suppress(BrokenPipeError):  # it ended, as `take` will say
             self._orders.write(json.dumps([one._asdict() for one in group]).encode() + b"\n")
 
@@ -72,7 +72,7 @@ class Worker:
             f"the process of this run ended with code {code}{' (out of memory?)' if code == -SIGKILL else ''}"
         )
 
-    def dismiss(self) -> None:
+    def stop(self) -> None:
         self._process.kill()
         self._process.wait()
         self._orders.close()

@@ -283,15 +283,15 @@ def test_without_room_for_the_model_it_is_refused_before_it_is_made(tmp_path: Pa
 @pytest.mark.parametrize("error", [MemoryError(), RuntimeError("can't start new thread")], ids=repr)
 def test_in_the_middle_of_a_run_it_is_told_how_to_go_on(tmp_path: Path, error: Exception) -> None:
     call("run", write_tiny(tmp_path, "rounds=1"), "--out", tmp_path / "run")
-    way_on = RunFolder(tmp_path / "run").way_on
+    resume_hint = RunFolder(tmp_path / "run").resume_hint
     with (
         pytest.raises(
             RunError, match=f"out of memory; .*; continue with `counterpoise resume {tmp_path}/run`"
         ),
-        interruptible(way_on),
+        interruptible(resume_hint),
     ):
         raise error
-    with pytest.raises(ZeroDivisionError), interruptible(way_on):
+    with pytest.raises(ZeroDivisionError), interruptible(resume_hint):
         raise ZeroDivisionError
 
 

@@ -21,7 +21,7 @@ from runs import COMMAND, finish, spawn, write_tiny
 
 from counterpoise.cli.live import Live
 
-HEAVY = ("torch", "numpy", "pydantic", "sklearn", "scipy", "matplotlib", "safetensors")
+HEAVY = ("torch", "numpy", "sklearn", "scipy", "matplotlib", "safetensors")
 TYPERS = {re.match(r"[\w-]+", need)[0] for need in requires("typer") or ()}  # type: ignore[index]  # what it imports itself
 
 
@@ -127,7 +127,7 @@ def test_a_terminal_shows_bad_replies_and_skipped_rounds(monkeypatch: pytest.Mon
     monkeypatch.setenv("COLUMNS", "120")
     shown = io.StringIO()
     with contextlib.redirect_stderr(shown), Live() as live:
-        live.show({"round": 0, "loss": None, "rejected": [{"client": 1}, {"client": 2}]}, 3)
+        live.round_ended({"round": 0, "loss": None, "rejected": [{"client": 1}, {"client": 2}]}, 3)
     assert "round 1/3" in shown.getvalue()
     assert "2 bad replies" in shown.getvalue()
     assert "round skipped" in shown.getvalue()

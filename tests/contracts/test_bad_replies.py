@@ -48,6 +48,7 @@ class Altered:
 
     engine: Engine
     alter: Callable[[Replies], Replies]
+    refused: tuple[()] = ()
 
     def train(self, tasks: Sequence[Task], broadcast: Broadcast) -> Replies:
         return self.alter(self.engine.train(tasks, broadcast))

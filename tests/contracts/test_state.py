@@ -29,7 +29,7 @@ from counterpoise.core.method import METHODS, PARTS, Method, MethodSpec, build_m
 from counterpoise.core.rng import generator
 from counterpoise.core.tree import Tree, take
 from counterpoise.run.simulation import Simulation
-from counterpoise.server.round import ServerState, one_exchange
+from counterpoise.server.round import ServerState
 
 EVERYONE = range(6)
 # By their defaults these are FedAvg.
@@ -102,6 +102,7 @@ class Recorded:
 
     replies: Replies
     order: Tensor
+    refused: tuple[()] = ()
 
     def train(self, tasks: Sequence[Task], broadcast: Broadcast) -> Replies:
         return Replies(**take(self.replies._asdict(), self.order))
@@ -129,8 +130,8 @@ def test_the_order_of_replies_changes_nothing(spec: MethodSpec, permutations: in
     seen = set()
     for permutation in range(permutations):
         order = torch.randperm(6, generator=generator(0, "order", permutation))
-        server = replace(sim.server, ask=Recorded(replies, order))  # type: ignore[arg-type]
-        after, _ = one_exchange(server, state, tasks, 0.1)
+        answered = replace(sim, engine=Recorded(replies, order))  # type: ignore[arg-type]
+        after, _ = answered.advance(state, tasks)
         seen.add(digest({"params": after.params, "slots": after.slots}))
     assert len(seen) == 1
 

@@ -52,7 +52,7 @@ def test_a_trainer_looks_at_its_first_result_before_it_makes_room_for_all(
     if processes > 1 and not can_fork():
         pytest.skip("needs workers that are forked")
     simulation = simulate(200)
-    trainer = LoopTrainer(simulation.work) if processes == 1 else ProcessTrainer(simulation.work, processes)
+    trainer = LoopTrainer() if processes == 1 else ProcessTrainer(simulation.work, processes)
     monkeypatch.setattr(simulation.engine, "trainer", trainer)
     monkeypatch.setattr(capacity, "available_bytes", lambda: 200 * MODEL - 1)
     try:

@@ -15,7 +15,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import torch
 from kill_at_call import Countdown, in_a_child
@@ -23,7 +22,6 @@ from runs import call, read_summary, rounds_done
 
 from counterpoise.run.assemble import assemble
 from counterpoise.run.config.experiment import load_experiment
-from counterpoise.run.store import run
 from counterpoise.run.store.checkpoint import CheckpointStore
 
 ROOM = 16 << 20  # bytes
@@ -100,7 +98,6 @@ def main() -> None:
     experiment, base, fault, count = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])
     mount(base) if fault == "full" else base.mkdir()
     torch.set_num_threads(1)
-    mock.patch.multiple(run, draw_curves=mock.Mock(), draw_heatmap=mock.Mock()).start()
     assemble(load_experiment(experiment)).close()  # so that not every child imports what this needs
     whole = base / "whole"
     _, said = in_a_child(lambda: run_until(experiment, whole, 0, fail))

@@ -32,7 +32,7 @@ def disturbed_runs(fault: str, moments: int, folder: Path) -> list[dict[str, Any
     if fault == "full" and not can_mount(folder):
         pytest.skip("this system lets no user mount a file system: there is no disk to fill")
     experiment = write_tiny(folder, "method=scaffold", "rounds=4")
-    known = [HERE.parent, HERE.parent / "experiment", *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    known = [HERE.parent, HERE.parent / "run", *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     command = [sys.executable, HERE / "disk_at_call.py", experiment, folder / "disk", fault, str(moments)]
     said = subprocess.run(
         [*(ALONE if fault == "full" else ()), *command],

@@ -16,16 +16,16 @@ from flwr.supercore.task_identity import TaskIdentity
 from counterpoise.core.method import MethodSpec
 from counterpoise.engines.workplace import Workplace
 from counterpoise.flower import client
-from counterpoise.flower.client import Seat
+from counterpoise.flower.client import ClientContext
 from counterpoise.flower.grid import Heard
 from counterpoise.flower.resident import HANDLERS
 from counterpoise.flower.roster import Roster
-from counterpoise.flower.server import FlowerEngine, Patience
+from counterpoise.flower.server import FlowerEngine, RoundPolicy
 from counterpoise.run.simulation import Simulation
 
 FIRST_NODE = 7_000_000_000_000_000_000  # ids like Flower's: large, and in no order of ours
 RUN = "0" * 64
-PATIENCE = Patience()
+PATIENCE = RoundPolicy()
 
 TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
 
@@ -34,7 +34,7 @@ TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
 class LocalGrid:
     """Nodes answer at once; `alter` may change what comes back."""
 
-    seats: dict[int, Seat | Callable[[], Seat]]  # or how a seat is taken, which may fail
+    seats: dict[int, ClientContext | Callable[[], ClientContext]]  # or how a context is taken, which may fail
     alter: Callable[[list[Message]], list[Message]] = lambda replies: replies
     before: Callable[[Message], None] = lambda message: None
     names: dict[int, str] = field(default_factory=dict)
@@ -62,31 +62,31 @@ class LocalGrid:
     def deliver(self, ask: Message) -> Message:
         """One message there and back, through Flower's wire format."""
         self.before(ask)
-        seat, handler = self.seats[ask.metadata.dst_node_id], HANDLERS[ask.metadata.message_type]
+        context, handler = self.seats[ask.metadata.dst_node_id], HANDLERS[ask.metadata.message_type]
         ask.content = recorddict_from_proto(recorddict_to_proto(ask.content))
-        reply = client.answer(ask, seat if callable(seat) else lambda: seat, handler)
+        reply = client.answer(ask, context if callable(context) else lambda: context, handler)
         reply.metadata.__dict__["_src_node_id"] = ask.metadata.dst_node_id
         if reply.has_content():
             reply.content = recorddict_from_proto(recorddict_to_proto(reply.content))
         return reply
 
 
-def seats_of(work: Workplace, state: Path) -> dict[int, Seat | Callable[[], Seat]]:
-    """A seat a client, on nodes numbered against the clients' order."""
+def seats_of(work: Workplace, state: Path) -> dict[int, ClientContext | Callable[[], ClientContext]]:
+    """A context a client, on nodes numbered against the clients' order."""
     clients = range(len(work.federation.clients))
-    return {FIRST_NODE - k: Seat(str(k), k, work, state / f"node-{k}") for k in clients}
+    return {FIRST_NODE - k: ClientContext(str(k), k, work, state / f"node-{k}") for k in clients}
 
 
 def over_flower(
-    spec: MethodSpec, state: Path, patience: Patience = PATIENCE, **settings: Any
+    spec: MethodSpec, state: Path, policy: RoundPolicy = PATIENCE, **settings: Any
 ) -> tuple[Simulation, LocalGrid]:
     """The same run as `simulate`, its clients asked by messages; each side has a workplace of its own."""
     sim, grid = simulate(spec, **settings), LocalGrid(seats_of(simulate(spec, **settings).work, state))
-    return replace(sim, engine=join(grid, sim.work, patience)), grid
+    return replace(sim, engine=join(grid, sim.work, policy)), grid
 
 
-def join(grid: LocalGrid, work: Workplace, patience: Patience = PATIENCE) -> FlowerEngine:
+def join(grid: LocalGrid, work: Workplace, policy: RoundPolicy = PATIENCE) -> FlowerEngine:
     names: Sequence[str] = [str(k) for k in range(len(work.federation.clients))]
     roster = Roster(grid, names, len(work.federation.classes))
     assert roster.gather(5.0) == []
-    return FlowerEngine(work, grid, roster, RUN, patience)
+    return FlowerEngine(work, grid, roster, RUN, policy)

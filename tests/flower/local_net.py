@@ -10,16 +10,16 @@ from typing import Any, cast
 from flwr.app import Message
 from local_grid import FIRST_NODE, LocalGrid
 
-from counterpoise.flower.client import Seat
+from counterpoise.flower.client import ClientContext
 from counterpoise.flower.commands import prepare
 from counterpoise.flower.job import ClientFile, Told
 from counterpoise.flower.serve import run
-from counterpoise.flower.workplaces import open_seat
+from counterpoise.flower.workplaces import open_context
 from counterpoise.run.config.experiment import Experiment
 
 
 class Net:
-    """A client takes its seat when the first message of a run comes, as in a process of its own."""
+    """A client takes its context when the first message of a run comes, as in a process of its own."""
 
     def __init__(self, path: Path, clients: dict[str, Path | None], **reading: Any) -> None:
         self.path, self.before = path, cast(Callable[[Message], None], lambda ask: None)
@@ -31,14 +31,14 @@ class Net:
 
     def run(self, config: Experiment | None, out: Path) -> dict[str, Any]:
         ready = prepare(config, out, named_nodes=False)
-        seats: dict[int, Seat | Callable[[], Seat]] = {
-            FIRST_NODE - k: self.seat(name, ready.told) for k, name in enumerate(self.clients)
+        seats: dict[int, ClientContext | Callable[[], ClientContext]] = {
+            FIRST_NODE - k: self.context(name, ready.told) for k, name in enumerate(self.clients)
         }
         self.grid = LocalGrid(seats, before=self.before)
         return run(self.grid, ready)
 
-    def seat(self, name: str, told: Told) -> Callable[[], Seat]:
-        return cache(partial(open_seat, told, self.clients[name]))
+    def context(self, name: str, told: Told) -> Callable[[], ClientContext]:
+        return cache(partial(open_context, told, self.clients[name]))
 
 
 def numbered(path: Path, count: int) -> Net:

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.serialization import load_ssh_private_key, l
 
 from counterpoise.errors import ConfigError
 from counterpoise.flower.certs import CertFolder, make_certs
-from counterpoise.flower.deployment import Link, check_link
+from counterpoise.flower.deployment import Endpoint, check_endpoint
 
 
 def test_the_servers_certificate_is_the_authoritys_and_names_its_hosts(tmp_path: Path) -> None:
@@ -76,9 +76,9 @@ def test_names_that_could_lead_elsewhere_are_refused(tmp_path: Path, name: str) 
 def test_plain_text_is_legal_on_loopback_and_by_an_explicit_flag_alone(
     host: str, secure: bool, insecure: bool, legal: bool, tmp_path: Path
 ) -> None:
-    link = Link(host, 9092, CertFolder(tmp_path) if secure else None)
+    link = Endpoint(host, 9092, CertFolder(tmp_path) if secure else None)
     if legal:
-        check_link(link, insecure)
+        check_endpoint(link, insecure)
     else:
         with pytest.raises(ConfigError):
-            check_link(link, insecure)
+            check_endpoint(link, insecure)

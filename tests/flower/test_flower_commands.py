@@ -108,8 +108,8 @@ def test_a_bad_experiment_is_refused_before_anything_starts(file: Path, tmp_path
 def test_a_stopped_run_says_how_to_go_on(tmp_path: Path) -> None:
     embedded_sha(experiment("fedavg", 1), tmp_path / "out")
     (tmp_path / "out" / "flower").mkdir()
-    assert "counterpoise flower" in RunFolder(tmp_path / "out").way_on()
-    assert "--resume" in RunFolder(tmp_path / "out").way_on()
+    assert "counterpoise flower" in RunFolder(tmp_path / "out").resume_hint()
+    assert "--resume" in RunFolder(tmp_path / "out").resume_hint()
 
 
 @pytest.mark.deploy

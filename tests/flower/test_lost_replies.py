@@ -18,7 +18,7 @@ from torch import Tensor
 from counterpoise.core.rng import generator
 from counterpoise.core.tree import Tree, leaves
 from counterpoise.flower.memory import DiskMemory
-from counterpoise.flower.server import KEPT, Patience
+from counterpoise.flower.server import KEPT, RoundPolicy
 from counterpoise.run.simulation import Simulation
 from counterpoise.server.round import ServerState
 
@@ -83,7 +83,7 @@ def test_clients_disks_and_the_server_hold_the_same_controls(
 def test_rounds_below_the_least_number_of_replies_change_nothing_at_any_rate(
     rate: float, tmp_path: Path
 ) -> None:
-    sim, grid = over_flower("scaffold", tmp_path, Patience(min_replies=3), cohort=None, rounds=12)
+    sim, grid = over_flower("scaffold", tmp_path, RoundPolicy(min_replies=3), cohort=None, rounds=12)
     state, skipped = sim.open(), 0
     lose(grid, rate)
     for _ in range(12):

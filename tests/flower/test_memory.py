@@ -18,7 +18,7 @@ from local_grid import FIRST_NODE, RUN, LocalGrid, join, over_flower, seats_of
 from counterpoise.core.codec import digest
 from counterpoise.flower.memory import FIRST, KEPT_RUNS, DiskMemory, next_token
 from counterpoise.flower.refusal import Refused
-from counterpoise.flower.server import KEPT, Patience
+from counterpoise.flower.server import KEPT, RoundPolicy
 from counterpoise.run.simulation import Simulation
 from counterpoise.server.round import ServerState
 
@@ -73,7 +73,7 @@ def test_a_pending_generation_that_is_not_named_is_discarded(tmp_path: Path) -> 
     here = disk(tmp_path)
     here.write(token(1), FIRST, 0, tree(1.0))
     here.write(token(2), token(1), 1, tree(2.0))
-    here.settle(token(1), round=2, since=0)
+    here.collect_garbage(token(1), round=2, since=0)
     assert generations(tmp_path) == {token(1)}
 
 
@@ -81,7 +81,9 @@ def test_generations_are_kept_as_far_back_as_a_checkpoint_may_be(tmp_path: Path)
     here = disk(tmp_path)
     for number in range(6):
         here.write(token(number + 1), token(number) if number else FIRST, number, tree(number))
-    here.settle(token(6), round=6, since=3)  # a checkpoint of round 3 holds what was trained in round 2
+    here.collect_garbage(
+        token(6), round=6, since=3
+    )  # a checkpoint of round 3 holds what was trained in round 2
     assert generations(tmp_path) == {token(n) for n in (3, 4, 5, 6)}
 
 
@@ -89,14 +91,14 @@ def test_a_message_that_comes_late_takes_nothing_away(tmp_path: Path) -> None:
     here = disk(tmp_path)
     for number in range(3):
         here.write(token(number + 1), token(number) if number else FIRST, number, tree(number))
-    here.settle(token(1), round=1, since=0)  # round 1's message again, after round 2's
+    here.collect_garbage(token(1), round=1, since=0)  # round 1's message again, after round 2's
     assert generations(tmp_path) == {token(1), token(2), token(3)}
 
 
 def test_what_old_runs_left_is_cleared_away(tmp_path: Path) -> None:
     for run in range(KEPT_RUNS + 3):
         here = DiskMemory(tmp_path, f"{run:064x}", "a")
-        here.settle(FIRST, 0, 0)
+        here.collect_garbage(FIRST, 0, 0)
         here.write(token(1), FIRST, 0, tree(1.0))
     assert len(list(here.runs.iterdir())) == KEPT_RUNS + 1
 
@@ -148,8 +150,8 @@ def test_a_client_that_restarts_finds_its_memory(tmp_path: Path) -> None:
 def test_a_client_that_lost_its_memory_says_so_and_is_left_out(tmp_path: Path) -> None:
     sim, grid = over_flower("scaffold", tmp_path, cohort=None)
     state = run_rounds(sim, rounds=1)
-    node, seat = next((n, s) for n, s in grid.seats.items() if s.name == "2")
-    grid.seats[node] = seat._replace(state=tmp_path / "empty")
+    node, context = next((n, s) for n, s in grid.seats.items() if s.name == "2")
+    grid.seats[node] = context._replace(state=tmp_path / "empty")
     _, outcome = sim.advance(state)
     assert [(r.client, r.reason) for r in outcome.rejected] == [(2, "memory")]
 
@@ -159,7 +161,7 @@ def test_a_client_that_lost_its_memory_says_so_and_is_left_out(tmp_path: Path) -
 def test_a_server_that_goes_back_takes_its_clients_with_it(method: str, back: int, tmp_path: Path) -> None:
     """As at resume: the server has the state of an older round, the clients' disks are of a newer one."""
     alone = _state_digest(run_rounds(simulate(method, rounds=6)))
-    sim, grid = over_flower(method, tmp_path, Patience(window=4), rounds=6)
+    sim, grid = over_flower(method, tmp_path, RoundPolicy(window=4), rounds=6)
     states, memories = [sim.open()], [{}]
     for _ in range(5):
         states.append(sim.advance(states[-1])[0])
@@ -169,7 +171,7 @@ def test_a_server_that_goes_back_takes_its_clients_with_it(method: str, back: in
 
 
 def _resumed(sim: Simulation, grid: LocalGrid, memory: Any) -> Simulation:
-    engine: Any = join(grid, sim.work, Patience(window=4))
+    engine: Any = join(grid, sim.work, RoundPolicy(window=4))
     engine.memory.update(memory)
     return replace(sim, engine=engine)
 

@@ -24,7 +24,7 @@ from counterpoise.flower import adapter, resident
 from counterpoise.flower.adapter import PLACE_HEADER, VERSION_HEADER
 from counterpoise.flower.certs import CertFolder, make_certs
 from counterpoise.flower.commands import prepare
-from counterpoise.flower.deployment import Link
+from counterpoise.flower.deployment import Endpoint
 from counterpoise.flower.front import listening
 from counterpoise.flower.grid import MOST_REPEATS, HubGrid
 from counterpoise.flower.hub import Hub
@@ -45,7 +45,7 @@ class Served:
         nodes = {name: adapter.register(self.hub.link, self.certs.public_key(name), name) for name in names}
         self.nodes, self.hub.names = nodes, {node: name for name, node in nodes.items()}
         self.grid = HubGrid(self.hub, adapter.open_run(self.hub.link, told))
-        self.link = Link("127.0.0.1", 0, self.certs)
+        self.link = Endpoint("127.0.0.1", 0, self.certs)
 
     def wire(self, name: str) -> Wire:
         headers = {VERSION_HEADER: __version__, PLACE_HEADER: name}

@@ -20,7 +20,7 @@ from local_grid import FIRST_NODE, LocalGrid, over_flower, seats_of
 from counterpoise.core.codec import digest
 from counterpoise.core.method import METHODS, PARTS, MethodSpec
 from counterpoise.flower.roster import Roster
-from counterpoise.flower.server import Patience
+from counterpoise.flower.server import RoundPolicy
 from counterpoise.run.simulation import Simulation
 from counterpoise.server.round import Outcome, ServerState
 
@@ -169,7 +169,7 @@ def test_refusals_are_in_the_rounds_row(tmp_path: Path) -> None:
 
 
 def test_a_round_below_the_least_number_of_replies_is_skipped_and_changes_nothing(tmp_path: Path) -> None:
-    sim, grid = over_flower("scaffold", tmp_path, Patience(min_replies=3))
+    sim, grid = over_flower("scaffold", tmp_path, RoundPolicy(min_replies=3))
     start = sim.open()
     grid.alter = lambda replies: replies[:2]
     state, outcome = sim.advance(start)
@@ -248,8 +248,8 @@ def test_a_node_that_was_away_is_asked_again_as_soon_as_it_is_back(tmp_path: Pat
     """With a key of its own a node has the same id each time it comes."""
     sim, grid = over_flower("scaffold", tmp_path, cohort=None)
     state, _ = sim.advance(sim.open())
-    seat = grid.seats.pop(node_of(3))
+    context = grid.seats.pop(node_of(3))
     state, alone = sim.advance(state)
-    grid.seats[node_of(3)] = seat
+    grid.seats[node_of(3)] = context
     _, together = sim.advance(state)
     assert (alone.replied, together.replied) == (5, 6)

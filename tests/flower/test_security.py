@@ -33,7 +33,7 @@ from counterpoise.flower import FLWR, adapter, messages
 from counterpoise.flower.adapter import APP, PLACE_HEADER, ROUTES, VERSION_HEADER, Route
 from counterpoise.flower.certs import CertFolder, make_certs
 from counterpoise.flower.commands import prepare
-from counterpoise.flower.deployment import Link
+from counterpoise.flower.deployment import Endpoint
 from counterpoise.flower.front import listening
 from counterpoise.flower.grid import HubGrid
 from counterpoise.flower.hub import Hub
@@ -58,7 +58,7 @@ class Port:
         }
         self.hub.names = {node: name for name, node in self.nodes.items()}
         self.grid = HubGrid(self.hub, adapter.open_run(self.hub.link, {"experiment": "canary-7f3a"}))
-        self.link = Link("127.0.0.1", 0, certs)
+        self.link = Endpoint("127.0.0.1", 0, certs)
 
     @property
     def url(self) -> str:

@@ -79,7 +79,7 @@ def test_a_client_with_other_data_than_the_server_knows_is_refused(tmp_path: Pat
     ready = prepare(config, tmp_path / "out", named_nodes=False)
     told = ready.told
     other = {**told, "experiment": str(told["experiment"]).replace("seed = 0", "seed = 1", 1)}
-    grid = LocalGrid({FIRST_NODE - k: net.seat(str(k), told if k else other) for k in range(3)})
+    grid = LocalGrid({FIRST_NODE - k: net.context(str(k), told if k else other) for k in range(3)})
     with pytest.raises(RunError, match="1 of 3 clients did not come: 0"):
         run(grid, ready)
 

@@ -18,8 +18,8 @@ from counterpoise.report.render import render_csv, render_markdown
 from counterpoise.report.table import header
 from counterpoise.results.comparison import compare_results
 from counterpoise.results.results import RunResult
-from counterpoise.run.store.record import summarise_rows
 from counterpoise.run.store.rows import check_rounds
+from counterpoise.run.summary import summarise_rows
 from counterpoise.sweep.sweep import known_score
 
 ROW = {

@@ -13,7 +13,6 @@ from counterpoise.registry.registry import Entry
 from counterpoise.report.html import write_report
 from counterpoise.report.html.study import study
 from counterpoise.results.results import read_results
-from counterpoise.run.store import run
 
 
 @pytest.fixture(scope="module")
@@ -23,8 +22,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     PARTS.names()  # a registry that has not loaded yet would load over what is put in
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(PARTS._entries, "charted", Entry("charted", charted))
-        for draw in ("draw_curves", "draw_heatmap"):
-            patch.setattr(run, draw, lambda *_: None)
         make_runs(folder)
         yield folder
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import re
 import shlex
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from counterpoise.errors import ConfigError, DataError
 from counterpoise.run.store.logs import Log, Mark
 from counterpoise.system.atomic import write_atomically
+from counterpoise.system.lock import locked
 
 
 class RunFolder:
@@ -46,7 +46,7 @@ class RunFolder:
         """A folder that holds a run already, or what is left of one, is never written over."""
         if self.holds_run():
             raise ConfigError(
-                f"{self.path} holds a run already; {self.way_on()}, or name another folder with --out"
+                f"{self.path} holds a run already; {self.resume_hint()}, or name another folder with --out"
             )
         if left := self._left():
             raise ConfigError(
@@ -68,7 +68,7 @@ class RunFolder:
         for path in (self.config, self.record, self.metrics, self.timing, self.summary, self.model):
             path.unlink(missing_ok=True)
 
-    def way_on(self) -> str:
+    def resume_hint(self) -> str:
         """What to do after a stop, in words."""
         if not self.holds_run():
             return "nothing was written yet: run it again"
@@ -85,21 +85,9 @@ class RunFolder:
                 f"{self.path} cannot be made: {getattr(error, 'strerror', None) or error}"
             ) from None
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self) -> AbstractContextManager[None]:
         """Only one process writes a run."""
-        try:
-            handle = (self.path / ".lock").open("w")
-        except OSError as error:
-            raise ConfigError(f"{self.path} cannot be written: {error.strerror}") from None
-        with handle:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise ConfigError(
-                    f"{self.path} is being written by another process; wait for it to end"
-                ) from None
-            yield
+        return locked(self.path, f"{self.path} is being written by another process; wait for it to end")
 
     def write_json(self, path: Path, content: Mapping[str, Any]) -> None:
         write_atomically(path, (json.dumps(content, indent=2) + "\n").encode())

@@ -23,11 +23,11 @@ def restore(run: Run) -> tuple[ServerState, float]:
     if found is None:
         return run.simulation.open(), 0.0
     place = partial(tmap, lambda leaf: leaf.to(run.simulation.work.device))
-    server, memory = place(found.server), run.simulation.engine.memory
+    memory = run.simulation.engine.memory
     memory.clear()
     for client, kept in found.memory.items():
         memory[client] = place(kept)
-    state = ServerState(server["params"], server.get("buffers", {}), server.get("slots", {}), found.round)
+    state = ServerState.from_tree(place(found.server), found.round)
     return state, float(found.facts["seconds"])
 
 

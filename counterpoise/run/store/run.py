@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any, NamedTuple
@@ -15,17 +15,16 @@ from counterpoise.core.codec import digest
 from counterpoise.data.federation import Federation
 from counterpoise.data.skew import describe
 from counterpoise.errors import DataError, RunError
-from counterpoise.report.curves import draw_curves
-from counterpoise.report.heatmap import draw_heatmap
 from counterpoise.run.config.experiment import Experiment, binding, load_experiment
 from counterpoise.run.config.settle import settle
-from counterpoise.run.patience import GivenUpError, why_given_up
+from counterpoise.run.patience import GivenUpError, Rows, why_given_up
 from counterpoise.run.simulation import Simulation
 from counterpoise.run.store.checkpoint import CheckpointStore
 from counterpoise.run.store.facts import facts_of
 from counterpoise.run.store.folder import RunFolder, parse_rows
-from counterpoise.run.store.record import machine, summarise_rows, versions
+from counterpoise.run.store.record import machine, versions
 from counterpoise.run.store.seal import SEAL, digest_of, read_sealed, seal
+from counterpoise.run.summary import summarise
 from counterpoise.server.round import ServerState
 from counterpoise.system.atomic import clear_temporaries, write_atomically
 from counterpoise.system.toml import parse_toml, write_toml
@@ -39,6 +38,9 @@ class Run(NamedTuple):
     folder: RunFolder
     store: CheckpointStore
     facts: dict[str, Any]
+
+
+Told = Callable[[Run, Rows], None]  # hears of a run and of all its rows
 
 
 def new_run(experiment: Experiment, simulation: Simulation, federation: Federation, folder: RunFolder) -> Run:
@@ -77,11 +79,6 @@ def record_round(run: Run, state: ServerState, row: Mapping[str, Any], spent: fl
         _save(run, state, seconds)
 
 
-def is_scored(run: Run, state: ServerState) -> bool:
-    """Whether the model is scored after this round."""
-    return state.round == run.experiment.rounds or state.round % run.experiment.evaluate.every == 0
-
-
 @contextmanager
 def resumable(folder: RunFolder) -> Iterator[None]:
     """A failing disk or a lost worker ends in one line that says how to go on."""
@@ -89,42 +86,38 @@ def resumable(folder: RunFolder) -> Iterator[None]:
         yield
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
-        raise RunError(f"{place}{error.strerror or error}; {folder.way_on()}") from None
+        raise RunError(f"{place}{error.strerror or error}; {folder.resume_hint()}") from None
     except GivenUpError:  # going on would end so again
         raise
     except RunError as error:
-        raise RunError(f"{error}; {folder.way_on()}") from None
+        raise RunError(f"{error}; {folder.resume_hint()}") from None
 
 
 def _save(run: Run, state: ServerState, seconds: float) -> None:
-    server = {"params": state.params, "buffers": state.buffers, "slots": state.slots}
     facts = {**run.facts, "logs": run.folder.mark_logs(), "seconds": seconds}
-    run.store.save(state.round, server, run.simulation.engine.memory, facts)
+    run.store.save(state.round, state.to_tree(), run.simulation.engine.memory, facts)
 
 
-def conclude(run: Run, state: ServerState, seconds: float) -> dict[str, Any] | str:
-    """The summary, or why there is none; by the rows, since a stop forgets what was lost before it."""
+def conclude(run: Run, state: ServerState, seconds: float, told: Told) -> dict[str, Any] | str:
+    """The summary, or why there is none; by the rows, since a stop forgets what was lost before it.
+
+    Whoever wants to hear of the end is told before: the summary is the mark of a run that is over.
+    """
     metrics = run.folder.read_log(run.folder.metrics)
     rows = parse_rows(metrics, run.folder.metrics)
-    why = why_given_up(rows, run.experiment.engine.max_skipped, run.experiment.rounds)
-    return why or _finish(run, state, seconds, metrics, rows)
+    if why := why_given_up(rows, run.experiment.engine.max_skipped, run.experiment.rounds):
+        return why
+    told(run, rows)
+    return _finish(run, state, seconds, metrics, rows)
 
 
 def _finish(
     run: Run, state: ServerState, seconds: float, metrics: bytes, rows: list[dict[str, Any]]
 ) -> dict[str, Any]:
     folder, simulation = run.folder, run.simulation
-    model = {"params": state.params, "buffers": state.buffers}
     summary = seal(
         {
-            "method": simulation.method.name,
-            "seed": run.experiment.seed,
-            "rounds": run.experiment.rounds,
-            **summarise_rows(rows),
-            "seconds": seconds,
-            "engine": simulation.settings.name,
-            "device": simulation.settings.device,
-            "params_sha256": digest(model),
+            **summarise(simulation, state, rows, seconds),
             "state_sha256": _state_digest(state, simulation.engine.memory, metrics),
             "files_sha256": _file_digests(run, metrics),
         }
@@ -133,7 +126,6 @@ def _finish(
         folder.model,
         save({name: t.detach().cpu().contiguous() for name, t in (state.params | state.buffers).items()}),
     )
-    draw_curves(rows, folder.curves_picture, f"{simulation.method.name} on {simulation.work.federation.name}")
     folder.write_json(folder.summary, summary)
     return summary
 
@@ -151,8 +143,7 @@ def _file_digests(run: Run, metrics: bytes) -> dict[str, str]:
 
 def _state_digest(state: ServerState, memory: Mapping[int, Any], metrics: bytes) -> str:
     """SHA-256 of all that the run has come to: model, server, clients and rows."""
-    whole = {"params": state.params, "buffers": state.buffers, "slots": state.slots}
-    total = hashlib.sha256(digest(whole).encode())
+    total = hashlib.sha256(digest(state.to_tree()).encode())
     for client in sorted(memory):
         total.update(f"{client} {digest(memory[client])}".encode())
     total.update(metrics)
@@ -160,19 +151,13 @@ def _state_digest(state: ServerState, memory: Mapping[int, Any], metrics: bytes)
 
 
 def describe_run(run: Run, federation: Federation) -> None:
-    """The record and the picture of the partition, where they are not there yet."""
+    """The record, where it is not there yet."""
     folder, settings, counts = run.folder, run.simulation.settings, federation.counts()
     try:
         if read_sealed(folder.record) is not None:
             return
     except DataError as error:
         logging.getLogger("counterpoise").warning("%s; it is written again", error)
-    draw_heatmap(
-        counts.numpy(),
-        federation.classes,
-        folder.partition_picture,
-        f"{federation.name}: samples of each client and class",
-    )
     record = {
         "versions": versions(),
         "machine": machine(),

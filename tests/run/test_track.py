@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runs import assert_refused, call, read_summary, result, tiny, write_tiny
+from runs import Hearing, assert_refused, call, read_summary, result, tiny, write_tiny
 
 from counterpoise.errors import ConfigError
 from counterpoise.run import track
@@ -58,7 +58,7 @@ def stop(row: Mapping[str, Any], rounds: int) -> None:
 
 def stop_and_resume(experiment: Experiment, folder: Path) -> dict[str, Any]:
     with pytest.raises(KeyboardInterrupt):
-        start(experiment, folder, stop)
+        start(experiment, folder, [Hearing(stop)])
     return resume(folder)
 
 
@@ -82,7 +82,7 @@ def test_a_run_may_go_on_with_tracking_changed_and_hands_on_what_was_before(
     tmp_path: Path, recorder: Recorder
 ) -> None:
     with pytest.raises(KeyboardInterrupt):
-        start(tiny("method=scaffold"), tmp_path / "run", stop)
+        start(tiny("method=scaffold"), tmp_path / "run", [Hearing(stop)])
     config = tmp_path / "run" / "config.toml"
     config.write_text(config.read_text().replace('to = "none"', 'to = "tensorboard"\nuri = "elsewhere"'))
     resumed = resume(tmp_path / "run")
@@ -191,7 +191,7 @@ def test_mlflow_holds_each_round_once_after_a_stop(tmp_path: Path) -> None:
     uri = f"sqlite:///{tmp_path / 'scores.db'}"
     config = tiny("method=scaffold", "checkpoint.every=2", "track.to=mlflow", f'track.uri="{uri}"')
     with pytest.raises(KeyboardInterrupt):
-        start(config, tmp_path / "run", stop)
+        start(config, tmp_path / "run", [Hearing(stop)])
     client, run_id = MlflowClient(uri), json.loads((tmp_path / "run" / "mlflow.json").read_text())["run_id"]
     assert client.get_run(run_id).info.status == "KILLED"
     resumed = resume(tmp_path / "run")

@@ -22,7 +22,7 @@ from counterpoise.run.store.folder import read_rows
 from counterpoise.sweep import execute
 from counterpoise.sweep.grids import draw_settings
 from counterpoise.sweep.sweep import Sweep
-from counterpoise.sweep.tune import blindfold, jobs_of, searches_of
+from counterpoise.sweep.tune import jobs_of, searches_of, use_validation_as_test
 
 HELD = {"data": {"name": "digits", "imbalance": 10.0, "validation": 0.3}}
 TUNE = {"grid": {"local.lr": [0.001, 0.1, 0.3], "method.fedprox.mu": [0.1, 1.0]}, "budget": 4}
@@ -67,8 +67,8 @@ def test_the_setting_with_the_best_validation_score_runs(tmp_path: Path) -> None
     record = json.loads((tmp_path / "tuning.json").read_text())
     assert (record["budget"], record["split"], record["score"]) == (4, "validation", "balanced_accuracy")
     for search, job in zip(record["searches"], finished.jobs, strict=True):
-        means = [sum(trial["scores"]) / 2 for trial in search["trials"]]
-        best = search["trials"][means.index(max(means))]["setting"]
+        execution = [sum(trial["scores"]) / 2 for trial in search["trials"]]
+        best = search["trials"][execution.index(max(execution))]["setting"]
         assert search["chosen"] == best
         assert job.experiment.local.lr == best["local.lr"] != 0.001
         assert search["tried"] == len(search["trials"]) <= 4
@@ -109,7 +109,7 @@ def test_tuning_never_looks_at_the_test_set(tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.parametrize("where", ["data", "partition"])
 def test_a_tuning_run_is_scored_on_what_is_held_out(where: str) -> None:
     federation = load_federation(make_experiment({where: {"validation": 0.3}}))
-    blind = blindfold(federation)
+    blind = use_validation_as_test(federation)
     held = (
         federation.validation
         if federation.validation is not None
@@ -139,7 +139,7 @@ def test_methods_that_learn_from_validation_samples_can_be_tuned(
 
 def test_a_split_without_samples_is_refused() -> None:
     with pytest.raises(ConfigError, match="none has a sample"):
-        blindfold(load_federation(make_experiment({})))
+        use_validation_as_test(load_federation(make_experiment({})))
 
 
 def test_a_setting_that_fails_is_not_chosen_and_does_not_end_the_sweep(tmp_path: Path) -> None:

@@ -71,9 +71,9 @@ def test_a_lock_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
 
 def test_the_way_on_depends_on_what_is_there(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
-    assert "run it again" in folder.way_on()
+    assert "run it again" in folder.resume_hint()
     folder.config.touch()
-    assert folder.way_on() == f"continue with `counterpoise resume {tmp_path}`"
+    assert folder.resume_hint() == f"continue with `counterpoise resume {tmp_path}`"
 
 
 def test_rows_are_appended_and_read_back(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sweeps import ends_of, run_here, tiny_sweep
 
-from counterpoise.run import together
+from counterpoise.run import runner
 from counterpoise.run.config.experiment import load_experiment
 from counterpoise.run.store.run import Run
 from counterpoise.server.round import ServerState
@@ -48,7 +48,7 @@ def test_a_stacked_sweep_leaves_the_runs_of_a_plain_one(tmp_path: Path) -> None:
 def test_a_stacked_sweep_that_was_stopped_goes_on_to_the_same_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sweep, record = tiny_sweep(methods=["fedavg"], base=STACKED | {"rounds": 4}), together.record_round
+    sweep, record = tiny_sweep(methods=["fedavg"], base=STACKED | {"rounds": 4}), runner.record_round
 
     def fill_the_disk(run: Run, state: ServerState, *rest: Any) -> None:
         if state.round == 3 and run.experiment.seed == 1:  # between two runs of one round
@@ -56,7 +56,7 @@ def test_a_stacked_sweep_that_was_stopped_goes_on_to_the_same_end(
         record(run, state, *rest)
 
     with monkeypatch.context() as broken:
-        broken.setattr(together, "record_round", fill_the_disk)
+        broken.setattr(runner, "record_round", fill_the_disk)
         assert len(run_here(sweep, tmp_path / "stopped").failures) == 2
     assert run_here(sweep, tmp_path / "stopped").failures == {}
     run_here(sweep, tmp_path / "whole")

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from counterpoise.errors import ConfigError
-from counterpoise.run import together
+from counterpoise.run import runner
 from counterpoise.run.assemble import load_federation
 from counterpoise.run.config.experiment import Experiment, load_experiment, make_experiment
-from counterpoise.run.runner import resume, start
-from counterpoise.run.together import Member, run_together
+from counterpoise.run.runner import Member, resume, run_together, start
 
 SEEDS = (0, 1, 2)
 
@@ -55,7 +54,7 @@ def test_a_stop_between_two_checkpoints_of_a_round_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, behind: int
 ) -> None:
     whole = run_together(members(tmp_path / "whole"))
-    record = together.record_round
+    record = runner.record_round
 
     def stop(run: Any, state: Any, *rest: Any) -> None:
         if state.round == 3 and run.experiment.seed == behind:
@@ -63,7 +62,7 @@ def test_a_stop_between_two_checkpoints_of_a_round_changes_nothing(
         record(run, state, *rest)
 
     with monkeypatch.context() as patched:
-        patched.setattr(together, "record_round", stop)
+        patched.setattr(runner, "record_round", stop)
         with pytest.raises(KeyboardInterrupt):
             run_together(members(tmp_path / "stopped"))
     again = run_together(members(tmp_path / "stopped"))

@@ -8,7 +8,7 @@ from typing import Any
 
 from runs import TINY
 
-from counterpoise.sweep.run import Finished, Means, run_sweep
+from counterpoise.sweep.run import Execution, Finished, run_sweep
 from counterpoise.sweep.specs import merge
 from counterpoise.sweep.sweep import Sweep, make_sweep
 from counterpoise.system.toml import write_toml
@@ -34,7 +34,7 @@ def write_tiny_sweep(folder: Path, **keys: Any) -> Path:
 
 
 def run_here(sweep: Sweep, out: Path) -> Finished:
-    return run_sweep(sweep, out, Means())
+    return run_sweep(sweep, out, Execution())
 
 
 def table_of(out: Path) -> dict[str, Any]:

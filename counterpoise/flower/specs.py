@@ -8,31 +8,31 @@ from dataclasses import replace
 import torch
 
 from counterpoise.client.measure import measure
-from counterpoise.client.round import enroll
-from counterpoise.core.messages import Broadcast, Result, Task
+from counterpoise.core.messages import Broadcast, Task
 from counterpoise.core.part import Measurement
 from counterpoise.core.tree import Tree, flatten, unflatten
 from counterpoise.data.dataset import Samples
 from counterpoise.data.federation import Federation
 from counterpoise.engines.loop import train_task
+from counterpoise.engines.service import first_memory, survey
 from counterpoise.engines.workplace import Workplace
 from counterpoise.flower.refusal import Refused
 
-Form = Mapping[str, tuple[torch.Size, torch.dtype]]  # path -> shape and type
+TreeSpec = Mapping[str, tuple[torch.Size, torch.dtype]]  # path -> shape and type
 
 LARGEST = 1e30  # beyond it sums of squares leave the range of float32, and no training gets there
 
 
-def form_of(tree: Tree) -> Form:
+def spec_of(tree: Tree) -> TreeSpec:
     return {path: (leaf.shape, leaf.dtype) for path, leaf in flatten(tree).items()}
 
 
-def zeros_of(form: Form) -> Tree:
+def zeros_of(form: TreeSpec) -> Tree:
     """A tree of this form that says nothing."""
     return unflatten({path: torch.zeros(shape, dtype=dtype) for path, (shape, dtype) in form.items()})
 
 
-def check_form(tree: Tree, form: Form) -> None:
+def check_spec(tree: Tree, form: TreeSpec) -> None:
     """Refuse a tree that is not of this form, or whose numbers are not usable."""
     found = flatten(tree)
     if set(found) != set(form):
@@ -59,32 +59,19 @@ def probe(work: Workplace) -> Workplace:
     return replace(work, federation=invented, local=replace(work.local, epochs=1))
 
 
-def reply_tree(result: Result) -> Tree:
-    """What leaves a client after a task; its memory does not."""
-    return {
-        "delta": result.delta,
-        "buffers": result.buffers,
-        "upload": result.upload,
-        "loss": result.loss,
-    }
-
-
-def reply_form(work: Workplace, task: Task, broadcast: Broadcast) -> Form:
+def reply_spec(work: Workplace, task: Task, broadcast: Broadcast) -> TreeSpec:
     """The form of an answer to this task."""
     invented = probe(work)
-    memory = enroll(work.method, broadcast.params, len(work.federation.classes))
-    result = train_task(invented, replace(task, client=0), memory, broadcast)
-    return form_of(reply_tree(result))
+    result = train_task(invented, replace(task, client=0), first_memory(work, broadcast.params), broadcast)
+    return spec_of(result.reply_tree())
 
 
-def survey_form(work: Workplace) -> Form:
+def survey_spec(work: Workplace) -> TreeSpec:
     """The form of what a client says before round 0."""
-    data, classes = probe(work).federation.client(0), len(work.federation.classes)
-    surveys = {p.name: p.survey(data, classes) for p in work.method.parts if p.survey is not None}
-    return form_of(surveys)
+    return spec_of(survey(probe(work), 0))
 
 
-def sums_form(work: Workplace, params: Tree, buffers: Tree, measurement: Measurement) -> Form:
+def sums_spec(work: Workplace, params: Tree, buffers: Tree, measurement: Measurement) -> TreeSpec:
     """The form of a measurement of one model."""
     federation = probe(work).federation
-    return form_of(measure(work.model, params, buffers, federation.test, federation.scaling, measurement))
+    return spec_of(measure(work.model, params, buffers, federation.test, federation.scaling, measurement))

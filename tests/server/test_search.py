@@ -15,11 +15,11 @@ from counterpoise.core.local import Local
 from counterpoise.core.messages import Broadcast, Replies, Task, average_buffers
 from counterpoise.core.method import Method, build_method, compose
 from counterpoise.core.part import Census, Judge, Part
-from counterpoise.core.protocol import Ask
 from counterpoise.core.rng import generator
 from counterpoise.core.tree import Params, Tree, bytes_of, take, tmap
 from counterpoise.data.dataset import Samples
 from counterpoise.data.federation import Federation
+from counterpoise.engines.workplace import Engine
 from counterpoise.errors import ConfigError
 from counterpoise.metrics import balanced_accuracy
 from counterpoise.metrics.scoring import count
@@ -29,7 +29,7 @@ from counterpoise.run.simulation import Simulation
 from counterpoise.server import search
 from counterpoise.server.cohort import Cohort
 from counterpoise.server.replies import select, weigh_replies
-from counterpoise.server.round import announce, one_exchange
+from counterpoise.server.round import announce
 
 RATES = (0.0, 0.5, 1.0)
 FIXED = (2, 3, 7, 10, 12, 17)  # of each client's three replies, the row to use
@@ -65,6 +65,7 @@ class Recorded:
     """Answers with replies that were recorded before."""
 
     replies: Replies
+    refused: tuple[()] = ()
 
     def train(self, tasks: Sequence[Task], broadcast: Broadcast) -> Replies:
         return self.replies
@@ -80,8 +81,8 @@ def test_a_round_equals_a_plain_one_with_the_chosen_replies_bit_for_bit(more: tu
     found, outcome = sim.advance(state)
     chosen = select(_replies(sim), torch.tensor(FIXED))
     assert chosen.client.tolist() == list(range(6))
-    server = replace(plain.server, ask=cast(Ask, Recorded(chosen)))
-    expected, _ = one_exchange(server, plain.open(), [Task(k) for k in range(6)], 0.1)
+    answered = replace(plain, engine=cast(Engine, Recorded(chosen)))
+    expected, _ = answered.advance(plain.open(), [Task(k) for k in range(6)])
     assert (outcome.asked, outcome.tasks, outcome.replied) == (6, 18, 6)
     assert distance(found.params, expected.params) == 0
     assert distance(found.params, state.params) > 1e-3
@@ -176,8 +177,8 @@ def test_the_order_in_which_clients_answer_changes_nothing() -> None:
     for trial in range(20):
         clients = torch.randperm(6, generator=generator(0, "order", trial))
         shuffled = select(replies, (3 * clients.unsqueeze(1) + torch.arange(3)).flatten())
-        server = replace(sim.server, ask=cast(Ask, Recorded(shuffled)))
-        state, outcome = one_exchange(server, sim.open(), [Task(k) for k in range(18)], 0.1)
+        answered = replace(sim, engine=cast(Engine, Recorded(shuffled)))
+        state, outcome = answered.advance(sim.open(), [Task(k) for k in range(18)])
         assert not outcome.skipped
         seen.add(fingerprint(sim, state))
     assert len(seen) == 1
@@ -191,8 +192,8 @@ def test_a_round_that_lacks_a_reply_is_skipped_and_changes_nothing(spoilt: range
     for leaf in bad.values():
         leaf[list(spoilt)] = torch.nan
     tasks = [Task(k) for k in range(18)]
-    server = replace(sim.server, ask=cast(Ask, Recorded(replies._replace(delta=bad))))
-    after, outcome = one_exchange(server, state, tasks, 0.1)
+    answered = replace(sim, engine=cast(Engine, Recorded(replies._replace(delta=bad))))
+    after, outcome = answered.advance(state, tasks)
     assert outcome.skipped
     assert len(outcome.rejected) == len(spoilt)
     assert after.round == 1

@@ -19,7 +19,6 @@ import torch
 from counterpoise.run import runner
 from counterpoise.run.assemble import assemble
 from counterpoise.run.config.experiment import load_experiment
-from counterpoise.run.store import run
 from counterpoise.run.store.folder import RunFolder
 
 EVENTS = ("open", "os.rename", "os.remove", "os.truncate", "os.mkdir")
@@ -90,7 +89,6 @@ def go_on(experiment: Path, folder: Path) -> dict[str, Any]:
 def main() -> None:
     experiment, base, *numbers = sys.argv[1:]
     torch.set_num_threads(1)
-    mock.patch.multiple(run, draw_curves=mock.Mock(), draw_heatmap=mock.Mock()).start()
     assemble(load_experiment(Path(experiment))).close()  # so that not every child imports what this needs
     for number in map(int, numbers):
         folder = Path(base) / str(number)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -166,14 +167,19 @@ def _named(module: str) -> Any:
     return factory
 
 
-def test_modules_are_loaded_once_and_only_when_asked() -> None:
-    loads: list[int] = []
-    registry: Registry[int] = Registry("lazy", lambda: loads.append(1))
+def test_modules_are_loaded_once_and_only_when_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = tmp_path / "lazy_home"
+    home.mkdir()
+    (home / "__init__.py").touch()
+    (home / "inner.py").write_text("import sys\nsys.lazy_loads = getattr(sys, 'lazy_loads', 0) + 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "lazy_loads", 0, raising=False)
+    registry: Registry[int] = Registry("lazy", ["lazy_home"])
     registry.register("a")(_named("m"))
-    assert loads == []
+    assert sys.lazy_loads == 0  # type: ignore[attr-defined]
     assert registry.names() == ["a"]
     assert "a" in registry
-    assert loads == [1]
+    assert sys.lazy_loads == 1  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

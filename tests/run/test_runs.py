@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runs import finish, read_strictly, read_summary, result, spawn, tiny, write_tiny
+from runs import Hearing, finish, read_strictly, read_summary, result, spawn, tiny, write_tiny
 from safetensors.torch import load_file
 
 from counterpoise.api import load_data, simulate, split
@@ -240,7 +240,7 @@ def test_one_bit_of_the_data_changes_its_fingerprint() -> None:
 
 def test_the_watcher_sees_every_round(tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
-    start(tiny(), tmp_path / "run", lambda row, rounds: seen.append((row["round"], rounds)))
+    start(tiny(), tmp_path / "run", [Hearing(lambda row, rounds: seen.append((row["round"], rounds)))])
     assert seen == [(0, 4), (1, 4), (2, 4), (3, 4)]
 
 
@@ -248,4 +248,4 @@ def test_a_folder_name_may_be_anything_a_file_system_takes(tmp_path: Path) -> No
     for name in ("with space", "-dash", "ünïcode", "quote'\"", "dollar$(x)", "\u202ertl"):
         summary = start(tiny("rounds=1"), tmp_path / name)
         assert result(resume(tmp_path / name)) == result(summary)
-    assert RunFolder(tmp_path / "with space").way_on().endswith("with space'`")
+    assert RunFolder(tmp_path / "with space").resume_hint().endswith("with space'`")

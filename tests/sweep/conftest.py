@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from counterpoise.run.store import run
+from counterpoise.report.pictures import Pictures
+from counterpoise.run.listener import Listener
 from counterpoise.sweep import execute
 
 
 @pytest.fixture(autouse=True)
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    for draw in ("draw_curves", "draw_heatmap"):
-        monkeypatch.setattr(run, draw, lambda *_: None)
+    monkeypatch.setattr(Pictures, "began", Listener.began)
+    monkeypatch.setattr(Pictures, "ended", Listener.ended)
     execute._load.cache_clear()

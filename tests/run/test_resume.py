@@ -12,7 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runs import assert_refused, call, read_summary, result, rounds_done, spawn, tiny, wait_until, write_tiny
+from runs import (
+    Hearing,
+    assert_refused,
+    call,
+    read_summary,
+    result,
+    rounds_done,
+    spawn,
+    tiny,
+    wait_until,
+    write_tiny,
+)
 
 from counterpoise.errors import RunError
 from counterpoise.results.results import read_result
@@ -143,7 +154,7 @@ def test_a_log_that_is_changed_while_the_run_is_at_work_is_not_sealed(tmp_path: 
             flip(folder / "metrics.jsonl", -1)
 
     with pytest.raises(RunError, match=r"metrics.jsonl was changed while the run was at work; continue with"):
-        start(tiny(*SETTING), folder, meddle)
+        start(tiny(*SETTING), folder, [Hearing(meddle)])
     assert not (folder / "summary.json").exists()
     assert result(resume(folder)) == result(read_summary(finished))
 
@@ -151,7 +162,7 @@ def test_a_log_that_is_changed_while_the_run_is_at_work_is_not_sealed(tmp_path: 
 def test_a_run_that_goes_back_is_not_finished_until_it_is_again(copy: Path) -> None:
     forget_rounds(copy, 1)
     there: list[bool] = []
-    resume(copy, lambda row, rounds: there.append((copy / "summary.json").exists()))
+    resume(copy, [Hearing(lambda row, rounds: there.append((copy / "summary.json").exists()))])
     assert there == [False, False]
     assert (copy / "summary.json").exists()
 

@@ -21,6 +21,7 @@ from counterpoise.core.local import Local
 from counterpoise.core.method import MethodSpec
 from counterpoise.errors import ConfigError
 from counterpoise.run.joined import join, share_samples
+from counterpoise.run.simulation import advance
 
 SEEDS = (46, 3, 5)
 CLOSE = 1e-8
@@ -30,7 +31,7 @@ CLOSE = 1e-8
 def test_seeds_together_equal_each_alone(spec: MethodSpec) -> None:
     alone = [simulate(spec, engine=STACKED, seed=seed) for seed in SEEDS]
     together, states = run_joined(spec, STACKED, SEEDS, unequal_federation())
-    for sim, state, single in zip(together.simulations, states, alone, strict=True):
+    for sim, state, single in zip(together, states, alone, strict=True):
         assert distance(all_state(sim, state), all_state(single, run_rounds(single))) < CLOSE
 
 
@@ -39,9 +40,9 @@ def test_learning_rates_together_equal_each_alone() -> None:
     rates = (0.3, 0.01)
     locals_ = [Local(lr=lr, batch_size=12) for lr in rates]
     together = join([simulate("fedcm", engine=STACKED, federation=federation, local=one) for one in locals_])
-    states = together.open()
+    states = [sim.open() for sim in together]
     for _ in range(2):
-        states = [state for state, _ in together.advance(states)]
+        states = [state for state, _ in advance(together, states)]
     for one, state in zip(locals_, states, strict=True):
         alone = run_rounds(simulate("fedcm", engine=STACKED, local=one), rounds=2)
         assert distance(state.params, alone.params) < CLOSE

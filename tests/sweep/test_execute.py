@@ -26,8 +26,8 @@ from counterpoise.run.store.folder import RunFolder
 from counterpoise.sweep import execute
 from counterpoise.sweep.execute import group, order, run_one
 from counterpoise.sweep.jobs import expand
-from counterpoise.sweep.run import Means, Tally, run_sweep
-from counterpoise.sweep.workers import Staff
+from counterpoise.sweep.run import Execution, Tally, run_sweep
+from counterpoise.sweep.workers import WorkerPool
 
 # Legal by every rule that can be checked without the data: 489 samples cannot be cut into so many clients.
 FAILING = {"name": "too many", "partition": {"name": "dirichlet", "clients": 100_000}}
@@ -148,7 +148,7 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
 
 def test_watchers_see_runs_begin_and_end(tmp_path: Path) -> None:
     seen: list[Tally] = []
-    run_sweep(tiny_sweep(seeds=1), tmp_path, Means(), seen.append)
+    run_sweep(tiny_sweep(seeds=1), tmp_path, Execution(), seen.append)
     runs = [(tally.done, tally.running, tally.failed) for tally in seen if tally.what == "runs"]
     assert runs == [(0, 0, 0), (0, 1, 0), (1, 0, 0), (1, 1, 0), (2, 0, 0)]
 
@@ -214,7 +214,7 @@ def test_a_lost_worker_is_a_failed_run(tmp_path: Path) -> None:
     orders = [
         order(job, tmp_path, alone=False) for job in expand(tiny_sweep(seeds=1, base={"rounds": 100_000}))
     ]
-    staff = Staff(1)
+    staff = WorkerPool(1)
     seen = []
     with closing(execute.share_out(group(orders)[:1], staff)) as events:
         seen.append(next(events))

@@ -1,0 +1,58 @@
+"""The one loop of all runs: rounds to the last, scored when due, until too many were skipped."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from counterpoise.errors import RunError
+from counterpoise.run.patience import Patience, Rows
+from counterpoise.run.simulation import Simulation, advance, evaluate
+from counterpoise.server.round import Outcome, ServerState
+
+
+class Ended(NamedTuple):
+    """A round of one run: the state after it, its row of the log, and its share of the time."""
+
+    state: ServerState
+    row: dict[str, Any]
+    seconds: float
+
+
+def drive(
+    simulations: Sequence[Simulation],
+    states: Sequence[ServerState],
+    evaluate_every: int = 1,
+    before: Sequence[Rows] | None = None,
+) -> Iterator[list[Ended]]:
+    """Round after round of one run, or of several that were joined; `before`: rows of the rounds behind each.
+
+    One that diverges stops no other; only when all have skipped too many rounds in a row it ends in a RunError.
+    """
+    rounds = simulations[0].rounds
+    patience = [
+        Patience(sim.settings.max_skipped, rows)
+        for sim, rows in zip(simulations, before or [()] * len(simulations), strict=True)
+    ]
+    while states[0].round < rounds:
+        began = time.perf_counter()
+        ended = advance(simulations, states)
+        states = [state for state, _ in ended]
+        _check_answered(states[0].round == rounds, [outcome for _, outcome in ended])
+        due = states[0].round == rounds or states[0].round % evaluate_every == 0
+        scores = evaluate(simulations, states) if due else [{} for _ in simulations]
+        spent = (time.perf_counter() - began) / len(simulations)
+        yield [
+            Ended(state, outcome.row() | found, spent)
+            for (state, outcome), found in zip(ended, scores, strict=True)
+        ]
+        lost = [one.see(outcome) for one, (_, outcome) in zip(patience, ended, strict=True)]
+        if states[0].round < rounds and all(lost):  # the end has words of its own
+            raise RunError(lost[0])
+
+
+def _check_answered(last: bool, outcomes: Sequence[Outcome]) -> None:
+    """A last round without any answer is not written down, so that the run can still get a result."""
+    if last and all(outcome.unanswered for outcome in outcomes):
+        raise RunError(f"nobody answered in the last round, of {outcomes[0].asked} clients asked")

@@ -1,0 +1,59 @@
+"""What a run came to, in one table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from counterpoise.core.codec import digest
+from counterpoise.metrics.catalogue import find, headline
+from counterpoise.run.simulation import Simulation
+from counterpoise.server.round import Outcome, ServerState
+
+LAST = 10
+
+
+def summarise(
+    simulation: Simulation, state: ServerState, rows: Sequence[Mapping[str, Any]], seconds: float
+) -> dict[str, Any]:
+    """Scores of a run that is at its end, how long it took, and where."""
+    return {
+        "method": simulation.method.name,
+        "seed": simulation.seed,
+        "rounds": simulation.rounds,
+        **summarise_rows(rows),
+        "seconds": seconds,
+        "engine": simulation.settings.name,
+        "device": simulation.settings.device,
+        "params_sha256": digest({"params": state.params, "buffers": state.buffers}),
+    }
+
+
+def summarise_rows(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Last, best and mean of the last ten evaluations of each score, and what went wrong on the way."""
+    scored = [row for row in rows if "accuracy" in row]
+    last = {
+        key: value
+        for key, value in scored[-1].items()
+        if key not in (*Outcome._fields, "skipped", "diagnostics")
+    }
+    return {
+        **last,
+        "best": {key: best_of(scored, key) for key in headline()},
+        "mean_last_10": {key: _mean([row.get(key) for row in scored[-LAST:]]) for key in headline()},
+        "rejected_replies": sum(len(row["rejected"]) for row in rows),
+        "clipped_replies": sum(len(row.get("clipped", ())) for row in rows),
+        "skipped_rounds": sum(row["skipped"] for row in rows),
+        "bytes": sum(row["bytes_down"] + row["bytes_up"] for row in rows),
+    }
+
+
+def best_of(rows: Sequence[Mapping[str, Any]], key: str) -> float | None:
+    """The best value of a score over rows."""
+    known = [row[key] for row in rows if row.get(key) is not None]
+    return (min if find(key).lower else max)(known, default=None)
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None

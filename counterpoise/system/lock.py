@@ -1,0 +1,25 @@
+"""One process at a time."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from counterpoise.errors import ConfigError
+
+
+@contextmanager
+def locked(folder: Path, otherwise: str) -> Iterator[None]:
+    """Hold a folder; a ConfigError says `otherwise` where another process does. The system lets go at any end."""
+    try:
+        handle = (folder / ".lock").open("w")
+    except OSError as error:
+        raise ConfigError(f"{folder} cannot be written: {error.strerror}") from None
+    with handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ConfigError(otherwise) from None
+        yield
