@@ -11,7 +11,7 @@ import torch
 from federations import small_model, unequal_federation
 
 import counterpoise as cp
-from counterpoise.api import Outcome
+from counterpoise.api import SimulationResult
 from counterpoise.core.schedules import cosine
 from counterpoise.data.dataset import no_scaling
 from counterpoise.data.prepare import apply_imbalance
@@ -28,7 +28,7 @@ def dataset(x: Any = X, y: Any = Y, **other: Any) -> cp.Dataset:
     return cp.Dataset("mine", cp.Samples(x, y), **given)
 
 
-def simulate(**given: Any) -> Outcome:
+def simulate(**given: Any) -> SimulationResult:
     """One round on a small federation, with what is given put in."""
     pieces: dict[str, Any] = {"federation": FEDERATION, "model": MODEL, "rounds": 1, "engine": "loop"}
     return cp.simulate(**(pieces | given))
