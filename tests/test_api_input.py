@@ -85,7 +85,7 @@ SIMULATE = {
     ),
     "negative seed": ({"seed": -1}, "seed must be", "not -1", "a whole number in [0, "),
     "half a seed": ({"seed": 0.5}, "seed must be", "not 0.5", "a whole number"),
-    "misspelt argument": ({"modl": "mlp"}, "simulate: no argument 'modl'; did you mean 'model'?", "cohort"),
+    "misspelt argument": ({"modl": "mlp"}, "simulate: no argument 'modl'; did you mean 'model'?"),
     "argument of local": ({"lr": 0.1}, "simulate: no argument 'lr'", "local={'lr': ...}"),
     "argument of engine": ({"device": "cpu"}, "no argument 'device'", "engine={'device': ...}"),
     "misspelt local": ({"local": {"lrr": 0.1}}, "no key local.lrr; did you mean 'lr'?"),
@@ -120,6 +120,19 @@ def test_a_wrong_argument_of_a_run_is_one_line(given: dict[str, Any], words: lis
     with pytest.raises(ConfigError) as refused:
         simulate(**given)
     assert_one_line(refused, *words)
+
+
+def test_settings_of_an_engine_are_told_where_they_are_made() -> None:
+    for make in (lambda: cp.EngineSettings("lop"), lambda: simulate(engine={"name": "lop"})):  # type: ignore[arg-type]
+        with pytest.raises(ConfigError) as refused:
+            make()
+        assert_one_line(refused, "engine.name must be", "'loop' or 'stacked'", "not 'lop'")
+
+
+def test_the_type_of_the_numbers_is_a_setting_of_the_engine() -> None:
+    exact = simulate(engine={"name": "loop", "dtype": "float64"})
+    assert {leaf.dtype for leaf in exact.module.parameters()} == {torch.float64}
+    assert exact["params_sha256"] != simulate(engine={"name": "loop"})["params_sha256"]
 
 
 def test_settings_may_be_written_as_in_a_config() -> None:
