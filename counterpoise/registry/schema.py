@@ -15,6 +15,7 @@ from counterpoise.errors import SHOWN_CHARACTERS, ConfigError, short, shorten
 
 LARGEST = (2 - 2**-23) * 2.0**127  # of float32, which parameters are stepped in
 SEEDS = 2**63  # from 0 on
+MOST = sys.float_info.max  # of all numbers
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Interval:
     def __contains__(self, value: float) -> bool:
         above = value > self.low if self.open_low else value >= self.low
         below = value < self.high if self.open_high else value <= self.high
-        return above and below and math.isfinite(value)
+        return above and below and abs(value) <= MOST
 
     def __str__(self) -> str:
         left = "(" if self.open_low or self.low == -math.inf else "["
@@ -111,7 +112,7 @@ def _fit(value: Any, wanted: Any, key: str) -> Any:
 def _fit_plain(value: Any, wanted: Any) -> Any:
     if wanted is float:
         number = isinstance(value, int | float) and not isinstance(value, bool)
-        return float(value) if number and abs(value) <= sys.float_info.max else _MISFIT
+        return float(value) if number and abs(value) <= MOST else _MISFIT
     if wanted is int:
         return value if isinstance(value, int) and not isinstance(value, bool) else _MISFIT
     return value if isinstance(value, wanted) else _MISFIT

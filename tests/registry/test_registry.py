@@ -99,6 +99,8 @@ def test_what_does_not_fit_is_refused_with_what_was_given_and_what_is_legal(
 
 @pytest.mark.parametrize("value", [10**400, -(10**400)], ids=["large", "small"])
 def test_a_whole_number_too_large_for_a_float_is_refused(value: int) -> None:
+    with pytest.raises(ConfigError, match="count must be "):
+        THINGS.build("sample", {"count": value})
     with pytest.raises(ConfigError, match="rate must be "):
         THINGS.build("sample", {"rate": value})
 
