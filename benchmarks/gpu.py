@@ -22,8 +22,8 @@ from torch import nn
 from counterpoise.core.local import Local
 from counterpoise.data.dataset import Samples, no_scaling
 from counterpoise.data.federation import Federation
+from counterpoise.engines.arithmetic import Precision, arithmetic
 from counterpoise.engines.choose import EngineSettings
-from counterpoise.engines.precision import Precision, arithmetic
 from counterpoise.models.model import MODELS
 from counterpoise.run.build import build_simulation
 from counterpoise.run.joined import join

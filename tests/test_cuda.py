@@ -21,12 +21,20 @@ from federations import (
     spec_name,
     unequal_federation,
 )
+from norm_models import BUILT, Reading, scored_models
+from torch import nn
 
+from counterpoise.client.functional import FunctionalModel
+from counterpoise.client.measure import measure_each, measure_many
 from counterpoise.core.local import Local
 from counterpoise.core.method import METHODS, MethodSpec
-from counterpoise.core.tree import Tree
+from counterpoise.core.part import Batch, Outputs
+from counterpoise.core.tree import Tree, stack
+from counterpoise.data.dataset import Samples, no_scaling
+from counterpoise.engines.arithmetic import Precision
 from counterpoise.engines.choose import EngineSettings
-from counterpoise.engines.precision import Precision
+from counterpoise.errors import ConfigError
+from counterpoise.metrics.scoring import count_all
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU on this machine")
 
@@ -145,20 +153,76 @@ def test_seeds_together_equal_each_alone(spec: MethodSpec) -> None:
         assert score["per_class_recall"] == alone.evaluate(end)["per_class_recall"]
 
 
-@pytest.mark.parametrize("precision", ["tf32", "bf16"])
-def test_lower_precision_is_near_and_repeats_bit_for_bit(precision: Precision) -> None:
-    settings = {
+def lower_precision(norm: str, **settings: Any) -> dict[str, Any]:
+    """A ResNet in float32, which is what lower precisions are for."""
+    return {
         "federation": unequal_federation(IMAGE),
-        "model": small_model("resnet8", IMAGE, norm="group", width=8),
+        "model": small_model("resnet8", IMAGE, norm=norm, width=8),
         "local": WRAPPED,
         "dtype": torch.float32,
-    }
+    } | settings
+
+
+@pytest.mark.parametrize("norm", ["batch", "group"])
+@pytest.mark.parametrize("precision", ["tf32", "bf16"])
+def test_lower_precision_is_near_and_repeats_bit_for_bit(precision: Precision, norm: str) -> None:
+    settings = lower_precision(norm)
     exact = state_of("fedavg", GPU_STACKED, **settings)["params"]
     once, again = (
-        state_of("fedavg", replace(GPU_STACKED, precision=precision), **settings)["params"] for _ in range(2)
+        state_of("fedavg", replace(GPU_STACKED, precision=precision), **settings) for _ in range(2)
     )
     assert distance(once, again) == 0
-    assert 0 < distance(exact, once) < 0.1
+    assert 0 < distance(exact, once["params"]) < 0.1
+
+
+def with_torchs_own_norm() -> nn.Module:
+    return nn.Sequential(nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(288, 4))
+
+
+HALF = {
+    "loop": replace(GPU_LOOP, precision="bf16"),
+    "compiled": replace(GPU_STACKED, precision="bf16", compile=True),
+}
+
+
+@pytest.mark.parametrize("whose", ["ours", "torch's"])
+@pytest.mark.parametrize("way", HALF)
+def test_batch_norm_in_bfloat16_is_the_same_every_way(way: str, whose: str) -> None:
+    own = {} if whose == "ours" else {"model": with_torchs_own_norm()}
+    settings = lower_precision("batch", **own)
+    stacked, other = (
+        state_of("fedavg", engine, **settings)
+        for engine in (replace(GPU_STACKED, precision="bf16"), HALF[way])
+    )
+    assert distance(stacked["params"], other["params"]) < 0.1
+    for name, buffer in stacked["buffers"].items():
+        assert buffer.dtype in (torch.float32, torch.int64)
+        torch.testing.assert_close(other["buffers"][name], buffer, rtol=0.05, atol=0.05)
+
+
+def test_bfloat16_from_float64_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"'bf16' is not legal with torch\.float64; legal: 'full', 'tf32'"):
+        simulate("fedavg", engine=replace(GPU_STACKED, precision="bf16"))
+
+
+@pytest.mark.parametrize("name", [name for name in BUILT if "no running" not in name])
+def test_models_with_batch_norm_are_scored_side_by_side(name: str) -> None:
+    given, calls = scored_models(name, GPU), list[str]()
+
+    def counted(outputs: Outputs, batch: Batch) -> Tree:
+        calls.append(name)
+        return count_all(outputs, batch)
+
+    assert distance(measure_many(*given, counted), measure_each(*given)) < 1e-9
+    assert len(calls) == 2  # nine models, eight of them side by side
+
+
+def test_a_model_that_does_not_stack_is_scored_one_by_one() -> None:
+    model = FunctionalModel(nn.Sequential(nn.Linear(5, 4), Reading()).to(GPU))
+    samples = Samples(torch.ones(8, 5, device=GPU), torch.zeros(8, dtype=torch.int64, device=GPU))
+    scaling = no_scaling().to(torch.device(GPU))
+    models = stack([model.params(), model.params()])
+    assert measure_many(model, models, {}, samples, scaling)["confusion"].sum((1, 2)).tolist() == [8, 8]
 
 
 def test_the_process_keeps_its_own_precision() -> None:

@@ -96,7 +96,7 @@ def _keys_of_sweeps(path: Path) -> list[str]:
 
 def watched(work: Work, folder: Path) -> dict[str, Any]:
     """Work that shows how it is doing, and says how to go on where it is interrupted."""
-    from counterpoise.cli.live import Live
+    from counterpoise.cli.progress import Live
     from counterpoise.report.pictures import Pictures
     from counterpoise.run.store.folder import RunFolder
 

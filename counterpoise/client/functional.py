@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +14,7 @@ from counterpoise.core.part import Outputs
 from counterpoise.core.tree import Params
 from counterpoise.errors import ConfigError, short
 from counterpoise.models.heads import has_features
+from counterpoise.models.norms import with_own_norms
 from counterpoise.models.patches import by_patches
 
 _INNER = "inner."
@@ -42,16 +44,24 @@ class FunctionalModel:
         _refuse_dropout(module)
         self.module = module
         self.half = half
-        self._scoring = _Splitter(module)
-        self._training = _Splitter(by_patches(module)) if patches else self._scoring
+        self.has_batch_norm = any("BatchNorm" in type(m).__name__ for m in module.modules())
+        self._scoring = self._training = _Splitter(module)
+        if half and self.has_batch_norm:  # torch's own does not stack in bfloat16
+            self._training = _Splitter(with_own_norms(module))
+        if patches:
+            self._training = _Splitter(by_patches(self._training.inner))
         self.dtype = next(module.parameters()).dtype
         self.chain = None if half else chain_of(module)
         self.has_images = any(isinstance(m, nn.Conv2d) for m in module.modules())
-        self.has_batch_norm = any("BatchNorm" in type(m).__name__ for m in module.modules())
 
     def patched(self) -> FunctionalModel:
         """The same model, its convolutions trained as products of patches."""
         return FunctionalModel(self.module, self.half, patches=True)
+
+    @cached_property
+    def stackable(self) -> FunctionalModel:
+        """The same model for passes of many side by side without training: torch's BatchNorm does not stack there."""
+        return FunctionalModel(with_own_norms(self.module)) if self.has_batch_norm else self
 
     def params(self) -> Params:
         """A copy of the parameters that are trained."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import torch
 from torch import vmap
 
@@ -24,16 +26,46 @@ def measure_many(
     measurement: Measurement = count_all,
 ) -> Tree:
     """Sums [M, ...] of a measurement of M stacked models; on a GPU they pass over the samples side by side."""
+    given = model, models, buffers, samples, scaling, measurement
+    if samples.x.is_cuda:  # on a CPU stacking does not pay
+        with suppress(RuntimeError, ValueError):  # a layer of the user's may not stack, or memory not do
+            return measure_stacked(*given)
+    return measure_each(*given)
+
+
+def measure_each(
+    model: FunctionalModel,
+    models: Params,
+    buffers: Params,
+    samples: Samples,
+    scaling: Scaling,
+    measurement: Measurement = count_all,
+) -> Tree:
+    """Sums [M, ...] of M stacked models, one after another."""
     count = len(next(iter(models.values())))
+    return stack(
+        [
+            measure(model, take(models, k), take(buffers, k), samples, scaling, measurement)
+            for k in range(count)
+        ]
+    )
+
+
+def measure_stacked(
+    model: FunctionalModel,
+    models: Params,
+    buffers: Params,
+    samples: Samples,
+    scaling: Scaling,
+    measurement: Measurement = count_all,
+) -> Tree:
+    """Sums [M, ...] of M stacked models, some of them side by side; a running statistic is an input as a weight is."""
 
     def one(params: Params, buffers: Params) -> Tree:
-        return measure(model, params, buffers, samples, scaling, measurement)
+        return measure(model.stackable, params, buffers, samples, scaling, measurement)
 
-    # A BatchNorm that does not train cannot be stacked, and on a CPU stacking does not pay.
-    if samples.x.is_cuda and not model.has_batch_norm:
-        together: Tree = vmap(one, chunk_size=STACKED)(models, buffers)
-        return together
-    return stack([one(take(models, k), take(buffers, k)) for k in range(count)])
+    together: Tree = vmap(one, chunk_size=STACKED)(models, buffers)
+    return together
 
 
 def measure(

@@ -14,9 +14,9 @@ from counterpoise.client.round import Progress, step
 from counterpoise.core.method import Method
 from counterpoise.core.part import Batch, Stats
 from counterpoise.core.tree import leaves, tmap
+from counterpoise.engines.arithmetic import Precision
 from counterpoise.engines.embedded import EmbeddedEngine
 from counterpoise.engines.loop import LoopTrainer
-from counterpoise.engines.precision import Precision
 from counterpoise.engines.processes import ProcessTrainer, available_cores, can_fork
 from counterpoise.engines.stacked import StackedTrainer
 from counterpoise.engines.workplace import Trainer, Workplace
@@ -57,7 +57,8 @@ class EngineSettings(Settings, table="engine"):
         "compile the stacked step: takes up to a minute, repays in long runs on a GPU",
     ] = "auto"
     precision: Annotated[
-        Precision, "products on a GPU: float32, TF32, or the model in bfloat16 with parameters in float32"
+        Precision,
+        "products on a GPU: float32, TF32, or the model in bfloat16 with parameters and statistics in float32",
     ] = "full"
     dtype: Annotated[Literal["float32", "float64"], "type of parameters and inputs"] = "float32"
     max_skipped: Annotated[

@@ -13,8 +13,8 @@ from counterpoise.client.round import Progress, begin, end, loss_of, step
 from counterpoise.core.messages import Broadcast, Result, Task
 from counterpoise.core.part import Stats
 from counterpoise.core.tree import Tree, bytes_of, tmap
+from counterpoise.engines.arithmetic import threads
 from counterpoise.engines.memories import Memory
-from counterpoise.engines.threads import threads
 from counterpoise.engines.workplace import (
     Opened,
     Workload,

@@ -13,8 +13,8 @@ from flwr.app import Error, Message, RecordDict
 from counterpoise.core.messages import Broadcast
 from counterpoise.core.tree import Tree, rows
 from counterpoise.engines import service
+from counterpoise.engines.arithmetic import threads
 from counterpoise.engines.loop import LoopTrainer
-from counterpoise.engines.threads import threads
 from counterpoise.engines.workplace import Workload, Workplace
 from counterpoise.errors import CounterpoiseError
 from counterpoise.flower import messages

@@ -1,6 +1,11 @@
-"""Why a message is not used, in one word; a refused reply equals no reply."""
+"""Why a message is not used, in one word; from the messages that arrive to one usable answer per client."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TypeVar
+
+from flwr.app import Message, RecordDict
 
 CLIENT_FAILED = 100  # the code of a client's own error; Flower's codes say that nobody answered
 
@@ -36,3 +41,43 @@ class Refused(Exception):  # noqa: N818
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason if reason in REASONS else "records"
+
+
+Answer = TypeVar("Answer")
+
+
+def first_answers(
+    replies: Iterable[Message],
+    nodes: Mapping[str, int],
+    asked: Collection[str],
+    read: Callable[[str, RecordDict], Answer],
+) -> tuple[dict[str, Answer], list[tuple[str, str]]]:
+    """The first usable answer of each client that was asked, and who was refused for which reason.
+
+    A client is told by the node that a message comes from; `read` checks what is in it. Errors of Flower's own, as for
+    a node that is gone, are no replies.
+    """
+    names = {node: name for name, node in nodes.items()}
+    answers: dict[str, Answer] = {}
+    refused: list[tuple[str, str]] = []
+    for reply in replies:
+        if reply.has_error() and reply.error.code != CLIENT_FAILED:
+            continue
+        name = names.get(reply.metadata.src_node_id, "")
+        try:
+            if reply.has_error():
+                raise Refused(error_word(reply))
+            if name not in asked:
+                raise Refused("sender")
+            if name in answers:
+                raise Refused("duplicate")
+            answers[name] = read(name, reply.content)
+        except Refused as refusal:
+            refused.append((name, refusal.reason))
+    return answers, refused
+
+
+def error_word(reply: Message) -> str:
+    """The word that a failed client gave, where it is one of ours."""
+    reason = reply.error.reason or ""
+    return reason if reason in REASONS else "error"

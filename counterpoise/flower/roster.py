@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 
 from flwr.app import Message
 
-from counterpoise.flower.answers import error_word
 from counterpoise.flower.grid import Grid
 from counterpoise.flower.hello import read_hello, write_hello
 from counterpoise.flower.messages import HELLO, Hello
-from counterpoise.flower.refusal import REASONS, Refused
+from counterpoise.flower.refusal import REASONS, Refused, error_word
 
 LOG = logging.getLogger("counterpoise")
 HELLO_TIMEOUT = 120.0  # a node that says nothing for so long is asked again

@@ -18,12 +18,11 @@ from counterpoise.engines.memories import Memories
 from counterpoise.engines.workplace import Workplace
 from counterpoise.errors import RunError
 from counterpoise.flower import messages
-from counterpoise.flower.answers import first_answers
 from counterpoise.flower.grid import Grid
 from counterpoise.flower.memory import FIRST, next_token
 from counterpoise.flower.messages import TrainAsk, TrainReply, measurement_name
 from counterpoise.flower.records import payload_bytes
-from counterpoise.flower.refusal import Refused
+from counterpoise.flower.refusal import Refused, first_answers
 from counterpoise.flower.roster import Roster
 from counterpoise.flower.specs import (
     TreeSpec,

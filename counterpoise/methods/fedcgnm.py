@@ -1,5 +1,6 @@
 """FedCGNM and FedCGN: "Class-grouped-normalized-momentum and faster hyperparameter exploration to tackle class imbalance
-in federated learning" (paper 000), Algorithm 1, with the open points settled as in spec 2.1.
+in federated learning" (paper 000), Algorithm 1, with the open points as spec 2.1 has them; and PCN (Francazi et al. 2023,
+arXiv:2207.00391) as every client's local optimizer (spec 3.2).
 """
 
 from __future__ import annotations
@@ -36,3 +37,12 @@ def fedcgn(
 ) -> Method:
     """``y <- y - lr sum_h g_h / ||g_h||``: FedCGNM without momentum."""
     return Method((group_momentum(groups, 0.0, grouping, minority, group_batches),), weighting)
+
+
+@method("pcn", paper="Francazi et al. 2023, arXiv:2207.00391")
+def pcn(group_batches: GroupBatches = "shared", weighting: Weighting = "samples") -> Method:
+    """``y <- y - lr sum_c g_c / ||g_c||`` over the classes of a batch: as many backward passes a step as classes.
+
+    With separate batches every class of the client has equally many samples in each batch: the paper's oversampled form.
+    """
+    return Method((group_momentum(1, 0.0, "classes", None, group_batches),), weighting)

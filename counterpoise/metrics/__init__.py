@@ -22,7 +22,6 @@ from counterpoise.metrics.scores import (
     worst_client,
 )
 from counterpoise.metrics.shots import Shots, group_recall, shots_by_rule, shots_from_sets, shots_paper
-from counterpoise.metrics.summary import summarise
 
 __all__ = [
     "Score",
@@ -49,7 +48,6 @@ __all__ = [
     "shots_by_rule",
     "shots_from_sets",
     "shots_paper",
-    "summarise",
     "weighted_f1",
     "weighted_score",
     "worst_class",

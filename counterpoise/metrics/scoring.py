@@ -8,19 +8,11 @@ from typing import Any
 
 from counterpoise.core.part import Batch, Outputs
 from counterpoise.core.tree import Tree
-from counterpoise.metrics import (
-    Shots,
-    calibration,
-    confusion,
-    cross_entropies,
-    histograms,
-    mean_client_balanced_accuracy,
-    summarise,
-    weighted_score,
-    worst_client,
-)
+from counterpoise.metrics import scores
 from counterpoise.metrics.catalogue import work_out
-from counterpoise.metrics.roc import bins_for
+from counterpoise.metrics.confusion import calibration, confusion, cross_entropies
+from counterpoise.metrics.roc import bins_for, histograms
+from counterpoise.metrics.shots import Shots, group_recall
 
 
 @dataclass(frozen=True)
@@ -38,7 +30,7 @@ class Scoring:
         found = summarise(sums["confusion"], self.shots, self.classes) | work_out(sums)
         if self.recall_weights or self.precision_weights:
             nothing = [0.0] * len(self.classes)
-            found["weighted_score"] = weighted_score(
+            found["weighted_score"] = scores.weighted_score(
                 sums["confusion"], self.recall_weights or nothing, self.precision_weights or nothing
             )
         return found
@@ -64,9 +56,29 @@ def count(outputs: Outputs, batch: Batch) -> Tree:
 
 def score_clients(clients: Sequence[int], confusions: Sequence[Any]) -> dict[str, Any]:
     """How even a model is over clients, by what each of them holds out."""
-    worst = worst_client(confusions)
+    worst = scores.worst_client(confusions)
     return {
-        "mean_client_balanced_accuracy": mean_client_balanced_accuracy(confusions),
+        "mean_client_balanced_accuracy": scores.mean_client_balanced_accuracy(confusions),
         "worst_client": worst and clients[worst.which],
         "worst_client_balanced_accuracy": worst and worst.score,
+    }
+
+
+def summarise(confusion: scores.Counts, shots: Shots, classes: Sequence[str]) -> dict[str, Any]:
+    """Scores by name; means are over the ``supported_classes`` classes that have test samples."""
+    recalls = scores.per_class_recall(confusion)
+    worst = scores.worst_class(confusion)
+    return {
+        "accuracy": scores.accuracy(confusion),
+        "balanced_accuracy": scores.balanced_accuracy(confusion),
+        "macro_f1": scores.macro_f1(confusion),
+        "weighted_f1": scores.weighted_f1(confusion),
+        "g_mean": scores.g_mean(confusion),
+        "per_class_recall": recalls,
+        "per_class_precision": scores.per_class_precision(confusion),
+        "per_class_f1": scores.per_class_f1(confusion),
+        **{group: group_recall(recalls, ids) for group, ids in shots._asdict().items()},
+        "worst_class": worst and classes[worst.which],
+        "worst_class_recall": worst and worst.score,
+        "supported_classes": sum(recall is not None for recall in recalls),
     }

@@ -1,24 +1,32 @@
-"""First parameters from a given stream: torch's default distributions without torch's global generator."""
+"""First parameters from a given stream: torch's default distributions, or He's, without torch's global generator."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from counterpoise.errors import ConfigError, short
 from counterpoise.models.norms import BatchNorm
-from counterpoise.models.recurrent import LSTM
+from counterpoise.models.tabular import LSTM
 
+Init: TypeAlias = Literal["he", "default"]
 _WEIGHTED = (nn.Linear, nn.Conv1d, nn.Conv2d)
 _NORMS = (BatchNorm, nn.GroupNorm, nn.LayerNorm, nn.BatchNorm1d, nn.BatchNorm2d)
+
+
+class HeConv2d(nn.Conv2d):
+    """A convolution that starts from He's distribution: He et al., Delving deep into rectifiers, 2015."""
 
 
 @torch.no_grad()
 def initialise(module: nn.Module, generator: torch.Generator) -> None:
     """Draw every parameter: ``U(-1/sqrt(fan in), 1/sqrt(fan in))``, LSTM by its hidden size, norms to weight 1 and bias 0.
+
+    He's convolutions: weight ``N(0, 2 / fan out)`` with fan out = outputs x height x width of the kernel, bias 0.
 
     Layers draw in the order of ``named_modules``, always in float32 on the generator's device, so a model starts from
     the same numbers whatever its own type and device.
@@ -26,6 +34,8 @@ def initialise(module: nn.Module, generator: torch.Generator) -> None:
     for path, layer in _layers_with_parameters(module):
         if isinstance(layer, _NORMS):
             _reset_norm(layer)
+        elif isinstance(layer, HeConv2d):
+            _draw_he(layer, generator)
         else:
             _draw_uniform(layer, _bound(path, layer), generator)
 
@@ -48,6 +58,14 @@ def _bound(path: str, layer: nn.Module) -> float:
 def _reset_norm(layer: nn.Module) -> None:
     for name, parameter in layer.named_parameters(recurse=False):
         parameter.fill_(1.0 if name == "weight" else 0.0)
+
+
+def _draw_he(layer: HeConv2d, generator: torch.Generator) -> None:
+    fan_out = layer.weight[:, 0].numel()
+    drawn = torch.empty(layer.weight.shape, dtype=torch.float32, device=generator.device)
+    layer.weight.copy_(drawn.normal_(0.0, math.sqrt(2 / fan_out), generator=generator))
+    if layer.bias is not None:
+        layer.bias.zero_()
 
 
 def _draw_uniform(layer: nn.Module, bound: float, generator: torch.Generator) -> None:

@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
+from counterpoise.models.init import HeConv2d
+
 
 class PatchConv2d(nn.Conv2d):
     """``patches(x) W``: the same numbers as the convolution whose place it takes, up to rounding.
@@ -43,14 +45,15 @@ def by_patches(module: nn.Module) -> nn.Module:
     module = deepcopy(module)
     for parent in list(module.modules()):
         for name, layer in parent.named_children():
-            if type(layer) is nn.Conv2d and _is_plain(layer):
+            if isinstance(layer, nn.Conv2d) and _is_plain(layer):
                 setattr(parent, name, _converted(layer))
     return module
 
 
 def _is_plain(layer: nn.Conv2d) -> bool:
     return (
-        layer.groups == 1
+        type(layer) in (nn.Conv2d, HeConv2d)
+        and layer.groups == 1
         and layer.dilation == (1, 1)
         and layer.padding_mode == "zeros"
         and not isinstance(layer.padding, str)

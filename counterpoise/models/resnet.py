@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import relu
 
 from counterpoise.models.classifier import Classifier, image_shape
+from counterpoise.models.init import HeConv2d, Init
 from counterpoise.models.model import Builder, model
 from counterpoise.models.norms import NormKind, make_norm
 from counterpoise.registry.schema import Count
@@ -18,31 +19,33 @@ ConvNorm: TypeAlias = Callable[[int, int, int, int], nn.Sequential]  # inputs, o
 
 
 @model("resnet8", paper="He et al. 2016; FedSat, CReFF", example=(3, 32, 32))
-def resnet8(stem: Stem = "cifar", norm: NormKind = "batch", groups: Count = 2, width: Count = 64) -> Builder:
+def resnet8(
+    stem: Stem = "cifar", norm: NormKind = "batch", groups: Count = 2, width: Count = 64, init: Init = "he"
+) -> Builder:
     """One basic block in each of three stages of width, 2 width and 4 width channels: 256 features."""
-    return _resnet("resnet8", (1, 1, 1), stem, norm, groups, width)
+    return _resnet("resnet8", (1, 1, 1), stem, _conv_norm(norm, groups, init), width)
 
 
 @model("resnet18", paper="He et al. 2016; FedCGNM, FedWCM, FedBal, FedReLa, FedSat", example=(3, 32, 32))
-def resnet18(stem: Stem = "cifar", norm: NormKind = "batch", groups: Count = 2, width: Count = 64) -> Builder:
+def resnet18(
+    stem: Stem = "cifar", norm: NormKind = "batch", groups: Count = 2, width: Count = 64, init: Init = "he"
+) -> Builder:
     """Two basic blocks in each of four stages: 512 features.
 
     The papers part in two ways: FedCGNM normalises groups and FedWCM keeps the ImageNet stem on 32x32 images.
     """
-    return _resnet("resnet18", (2, 2, 2, 2), stem, norm, groups, width)
+    return _resnet("resnet18", (2, 2, 2, 2), stem, _conv_norm(norm, groups, init), width)
 
 
 @model("resnet34", paper="He et al. 2016; FedCGNM, FedWCM, FedReLa", example=(3, 32, 32))
-def resnet34(stem: Stem = "cifar", norm: NormKind = "batch", groups: Count = 2, width: Count = 64) -> Builder:
-    """3, 4, 6 and 3 basic blocks in four stages: 512 features."""
-    return _resnet("resnet34", (3, 4, 6, 3), stem, norm, groups, width)
-
-
-def _resnet(
-    name: str, depths: tuple[int, ...], stem: Stem, norm: NormKind, groups: int, width: int
+def resnet34(
+    stem: Stem = "cifar", norm: NormKind = "batch", groups: Count = 2, width: Count = 64, init: Init = "he"
 ) -> Builder:
-    conv_norm = _conv_norm(norm, groups)
+    """3, 4, 6 and 3 basic blocks in four stages: 512 features."""
+    return _resnet("resnet34", (3, 4, 6, 3), stem, _conv_norm(norm, groups, init), width)
 
+
+def _resnet(name: str, depths: tuple[int, ...], stem: Stem, conv_norm: ConvNorm, width: int) -> Builder:
     def build(input_shape: tuple[int, ...], classes: int) -> nn.Module:
         channels, _, _ = image_shape(name, input_shape)
         blocks = _blocks(conv_norm, depths, width)
@@ -59,10 +62,12 @@ class _GlobalAverage(nn.Module):
         return x.mean((-2, -1))
 
 
-def _conv_norm(norm: NormKind, groups: int) -> ConvNorm:
+def _conv_norm(norm: NormKind, groups: int, init: Init) -> ConvNorm:
+    kind = HeConv2d if init == "he" else nn.Conv2d
+
     def layers(inputs: int, outputs: int, kernel: int, stride: int) -> nn.Sequential:
         bias = norm == "none"  # a norm has a bias of its own
-        conv = nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=bias)
+        conv = kind(inputs, outputs, kernel, stride, padding=kernel // 2, bias=bias)
         return nn.Sequential(conv, make_norm(norm, outputs, groups))
 
     return layers

@@ -1,17 +1,18 @@
-"""Networks for tables and signals, after FedCGNM's appendix C.1."""
+"""Networks for tables and signals, after FedCGNM's appendix C.1, and the recurrence they need."""
 
 from __future__ import annotations
 
 from itertools import pairwise
 
-from torch import nn
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear
 
 from counterpoise.errors import ConfigError
 from counterpoise.models.classifier import Classifier
 from counterpoise.models.mlp import mlp
 from counterpoise.models.model import Builder, model
 from counterpoise.models.norms import NormKind, make_norm
-from counterpoise.models.recurrent import LSTM
 from counterpoise.registry.schema import Count
 
 
@@ -47,3 +48,29 @@ def _signal_shape(input_shape: tuple[int, ...]) -> tuple[int, int]:
             f"model cnn_lstm: an input of shape {list(input_shape)} is not a signal; legal: [steps] or [channels, steps] with at least 8 steps"
         )
     return (1, *input_shape)[-2], input_shape[-1]
+
+
+class LSTM(nn.Module):
+    """[B, inputs, T], as a convolution leaves it, to the last hidden state [B, hidden].
+
+    Weights have the names, shapes and gate order of a one-layer ``torch.nn.LSTM``, so its state dict fits.
+    """
+
+    def __init__(self, inputs: int, hidden: int) -> None:
+        super().__init__()
+        self.hidden = hidden
+        self.weight_ih_l0 = nn.Parameter(torch.zeros(4 * hidden, inputs))
+        self.weight_hh_l0 = nn.Parameter(torch.zeros(4 * hidden, hidden))
+        self.bias_ih_l0 = nn.Parameter(torch.zeros(4 * hidden))
+        self.bias_hh_l0 = nn.Parameter(torch.zeros(4 * hidden))
+
+    def forward(self, x: Tensor) -> Tensor:
+        arriving = linear(
+            x.transpose(1, 2), self.weight_ih_l0, self.bias_ih_l0 + self.bias_hh_l0
+        )  # [B, T, 4 hidden]
+        state = cell = x.new_zeros(x.shape[0], self.hidden)
+        for gates in arriving.unbind(1):
+            admit, keep, candidate, emit = (gates + linear(state, self.weight_hh_l0)).chunk(4, dim=1)
+            cell = keep.sigmoid() * cell + admit.sigmoid() * candidate.tanh()
+            state = emit.sigmoid() * cell.tanh()
+        return state

@@ -153,8 +153,7 @@ def within(value: Any, interval: Interval) -> bool:
 
 
 def interval_of(hint: Any) -> Interval | None:
-    marks = hint.__metadata__ if get_origin(hint) is Annotated else ()
-    return next((mark for mark in marks if isinstance(mark, Interval)), None)
+    return next((mark for mark in getattr(hint, "__metadata__", ()) if isinstance(mark, Interval)), None)
 
 
 def is_table(wanted: Any) -> bool:

@@ -2,11 +2,54 @@
 
 from __future__ import annotations
 
-from counterpoise.report.curves import draw_curves
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from counterpoise.metrics.catalogue import find, shown_in
+from counterpoise.report.drawing import new_figure, save
 from counterpoise.report.heatmap import draw_heatmap
 from counterpoise.run.listener import Listener
 from counterpoise.run.patience import Rows
 from counterpoise.run.store.run import Run
+
+# Colours that colour-blind readers tell apart (Okabe and Ito).
+COLOURS = ("#000000", "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9")
+LOSSES: dict[str, tuple[str, Callable[[Mapping[str, Any]], Any]]] = {
+    "training": ("#555555", lambda row: row["loss"]),
+    "test": ("#CC79A7", lambda row: row.get("cross_entropy")),
+    "validation": ("#56B4E9", lambda row: row.get("validation", {}).get("cross_entropy")),
+}
+
+
+def draw_curves(rows: Sequence[Mapping[str, Any]], path: Path, title: str = "") -> None:
+    """Write a PNG: accuracy, balanced accuracy and recall of head, medium and tail classes; below, the losses."""
+    figure = new_figure(7.5, 5.5)
+    scores, loss = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
+    drawn = shown_in("curve")
+    for name, colour in zip(drawn, itertools.cycle(COLOURS), strict=False):
+        known = [(row["round"] + 1, row[name]) for row in rows if row.get(name) is not None]
+        if known:
+            scores.plot(
+                *zip(*known, strict=True),
+                color=colour,
+                label=find(name).words,
+                linewidth=1.6,
+                marker="." if len(known) < 20 else None,
+            )
+    scores.set(ylim=(0, 1), ylabel="on the test set", title=title)
+    figure.legend(loc="outside lower center", frameon=False, ncols=len(drawn), fontsize=8)
+    for name, (colour, read) in LOSSES.items():
+        known = [(row["round"] + 1, read(row)) for row in rows if read(row) is not None]
+        if known:
+            loss.plot(*zip(*known, strict=True), color=colour, label=name, linewidth=1.2)
+    loss.set(xlabel="round", ylabel="loss")
+    loss.legend(frameon=False, fontsize=7)
+    for axes in (scores, loss):
+        axes.grid(alpha=0.3)
+        axes.spines[["top", "right"]].set_visible(False)
+    save(figure, path)
 
 
 class Pictures(Listener):

@@ -178,6 +178,5 @@ def _check_precision(model: FunctionalModel, settings: EngineSettings, federatio
         raise ConfigError(
             f"engine.precision = {settings.precision!r} is for a GPU, and this run is on {federation.train.x.device}; legal here: 'full'"
         )
-    if model.half and (model.has_batch_norm or model.dtype != torch.float32):
-        what = "BatchNorm" if model.has_batch_norm else str(model.dtype)
-        raise ConfigError(f"engine.precision = 'bf16' is not legal with {what}; legal: 'full', 'tf32'")
+    if model.half and model.dtype != torch.float32:
+        raise ConfigError(f"engine.precision = 'bf16' is not legal with {model.dtype}; legal: 'full', 'tf32'")

@@ -17,10 +17,9 @@ from counterpoise.core.part import Census, Measure, Measurement
 from counterpoise.core.protocol import Rejection
 from counterpoise.core.tree import Params, Tree, bytes_of, stack, take, tmap
 from counterpoise.data.dataset import Samples
+from counterpoise.engines.arithmetic import arithmetic, threads
 from counterpoise.engines.choose import EngineSettings
 from counterpoise.engines.embedded import Request, train_all
-from counterpoise.engines.precision import arithmetic
-from counterpoise.engines.threads import threads
 from counterpoise.engines.workplace import Engine, Workplace, open_task
 from counterpoise.metrics import balanced_accuracy
 from counterpoise.metrics.scoring import Scoring, count, count_all, score_clients

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
 import torch
+from federations import run_rounds
 
 from counterpoise.core.codec import digest
 from counterpoise.core.local import Local
@@ -41,9 +43,8 @@ def run(augment: Augmentation | None, engine: EngineSettings, seed: int = 0) -> 
         seed=seed,
         draw_parameters=True,
     )
-    *_, (state, _) = simulation.run()
-    simulation.close()
-    return state
+    with closing(simulation):
+        return run_rounds(simulation)
 
 
 ALL = compose(flip(), crop(padding=1), cutout(size=3))

@@ -46,7 +46,9 @@ def departures(rounds: int, dtype: str) -> list[float]:
     experiment = make_experiment({**SETTING, "rounds": rounds, "engine": {"dtype": dtype}})
     found = []
     with closing(assemble(experiment, connect=losing(share_of(0.3, 0)))) as simulation:
-        for state, outcome in simulation.run():
+        state = simulation.open()
+        for _ in range(rounds):
+            state, outcome = simulation.advance(state)
             assert (outcome.asked, outcome.replied, outcome.rejected) == (10, 7, ())
             found.append(departure(simulation, state))
         assert all_finite(state.params, state.slots, *simulation.engine.memory.values())

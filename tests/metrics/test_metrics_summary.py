@@ -7,7 +7,8 @@ import json
 import pytest
 import torch
 
-from counterpoise.metrics import Shots, summarise
+from counterpoise.metrics import Shots
+from counterpoise.metrics.scoring import summarise
 
 SHOTS = Shots(head=(0,), medium=(1,), tail=(2, 3))
 

@@ -10,7 +10,7 @@ from counterpoise.core.rng import generator
 from counterpoise.errors import ConfigError
 from counterpoise.models.heads import CosineHead, replace_head
 from counterpoise.models.model import MODELS
-from counterpoise.models.recurrent import LSTM
+from counterpoise.models.tabular import LSTM
 
 
 @pytest.mark.parametrize("steps", [1, 2, 24])

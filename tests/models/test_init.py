@@ -1,4 +1,4 @@
-"""First parameters come from the given stream alone, with torch's default distributions."""
+"""First parameters come from the given stream alone, with torch's default distributions or, in ResNets, He's."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from counterpoise.core.codec import digest
 from counterpoise.core.rng import generator
 from counterpoise.errors import ConfigError
 from counterpoise.models.heads import CosineHead
 from counterpoise.models.init import initialise
 from counterpoise.models.model import MODELS
 from counterpoise.models.norms import BatchNorm
-from counterpoise.models.recurrent import LSTM
+from counterpoise.models.tabular import LSTM
 
 
 def _small(name: str) -> nn.Module:
@@ -114,3 +115,60 @@ def test_unknown_layers_are_named() -> None:
         ConfigError, match=r"no rule for PReLU at '1\.0'; legal: Linear, Conv1d, Conv2d, LSTM"
     ):
         initialise(module, generator(0, "init"))
+
+
+# Standard deviations worked out by hand from 3x3 kernels of a ResNet-8: sqrt(2 / (9 * outputs)).
+HE = {
+    "body.0.0.0": 1 / 12 * math.sqrt(0.5),
+    "body.2.residual.0.0": 1 / 24,
+    "body.3.residual.2.0": 1 / 24 / math.sqrt(2),
+}
+
+
+@pytest.mark.parametrize("norm", ["batch", "group", "none"])
+def test_resnets_start_from_hes_distribution(norm: str) -> None:
+    module = MODELS.build("resnet8", {"norm": norm})((3, 32, 32), 10)
+    initialise(module, generator(0, "init"))
+    for path, std in HE.items():
+        weight = module.get_parameter(f"{path}.weight").detach()
+        sampled = math.sqrt(weight.numel())
+        assert abs(weight.mean().item()) < 5 * std / sampled
+        assert weight.std().item() == pytest.approx(std, rel=5 / math.sqrt(2) / sampled)
+        # A normal distribution has 4.55 % beyond two deviations, torch's default none.
+        assert (weight.abs() > 2 * std).double().mean().item() == pytest.approx(0.0455, abs=1.1 / sampled)
+
+
+def test_the_shortcut_of_a_resnet_counts_its_own_kernel() -> None:
+    module = MODELS.build("resnet8")((3, 32, 32), 10)
+    initialise(module, generator(0, "init"))
+    weight = module.get_parameter("body.2.shortcut.0.weight").detach()  # 1x1 to 128 channels: sqrt(2 / 128)
+    assert weight.std().item() == pytest.approx(1 / 8, rel=5 / math.sqrt(2 * weight.numel()))
+
+
+def test_beside_hes_convolutions_norms_are_one_and_zero_and_the_head_is_torchs() -> None:
+    module = MODELS.build("resnet8")((3, 32, 32), 100)
+    initialise(module, generator(0, "init"))
+    for layer in module.modules():
+        if isinstance(layer, BatchNorm):
+            assert layer.weight is not None
+            assert layer.bias is not None
+            assert layer.weight.unique().tolist() == [1]
+            assert layer.bias.unique().tolist() == [0]
+    for drawn in module.head.parameters():  # 256 features
+        assert drawn.abs().max() <= 1 / 16
+        assert drawn.std().item() == pytest.approx(1 / 16 / math.sqrt(3), rel=0.2)
+
+
+def test_without_norms_hes_biases_are_zero() -> None:
+    module = MODELS.build("resnet8", {"norm": "none", "width": 4})((3, 32, 32), 10)
+    initialise(module, generator(0, "init"))
+    biases = [p for name, p in module.named_parameters() if name.endswith("bias") and "body" in name]
+    assert len(biases) == 9
+    assert not any(bias.any() for bias in biases)
+
+
+def test_the_default_start_of_a_resnet_is_that_of_version_0_1() -> None:
+    module = MODELS.build("resnet8", {"width": 4, "init": "default"})((1, 8, 8), 10)
+    initialise(module, generator(0, "init"))
+    drawn = {name: p.detach() for name, p in module.named_parameters()}
+    assert digest(drawn) == "319d6463b27a6c563ad42d44cf50290ef99536aed17501b5fa2ea32fa3330979"

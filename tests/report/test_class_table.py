@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from counterpoise.report.html.class_table import class_table
+from counterpoise.report.html.classes import class_table
 from counterpoise.report.html.page import render
 from counterpoise.report.html.study import study
 from counterpoise.results.results import RunResult, read_results

@@ -8,8 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from counterpoise.report.html import clients, overview, provenance
-from counterpoise.report.html.class_table import class_table
-from counterpoise.report.html.classes import class_data, group_data, partition_data
+from counterpoise.report.html.classes import class_data, class_table, group_data, partition_data
 from counterpoise.report.html.curves import curve_data
 from counterpoise.report.html.diagnostics import diagnostic_data
 from counterpoise.report.html.markup import Html, data_block, element, join

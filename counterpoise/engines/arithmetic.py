@@ -1,4 +1,4 @@
-"""How exactly a GPU multiplies: full float32, TF32, or bfloat16 inside the model with float32 parameters."""
+"""How a computation is carried out: on how many threads, and how exactly a GPU multiplies."""
 
 from __future__ import annotations
 
@@ -7,6 +7,18 @@ from contextlib import contextmanager
 from typing import Literal, TypeAlias
 
 import torch
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Run on `count` threads: sums over another number would round differently, and idle ones spin on a busy machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
 
 Precision: TypeAlias = Literal["full", "tf32", "bf16"]
 
