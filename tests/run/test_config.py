@@ -58,7 +58,7 @@ def test_every_key_is_described(name: str) -> None:
         ("checkpoint.kep", "keep"),
         ("str", None),
         ("int", None),
-        ("float", None),
+        ("float", "local"),
         ("local.str", None),
     ],
 )
