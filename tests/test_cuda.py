@@ -35,6 +35,7 @@ from counterpoise.engines.arithmetic import Precision
 from counterpoise.engines.choose import EngineSettings
 from counterpoise.errors import ConfigError
 from counterpoise.metrics.scoring import count_all
+from counterpoise.run.simulation import evaluate
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU on this machine")
 
@@ -145,8 +146,8 @@ def test_convolutions_as_products_agree_when_compiled(spec: str) -> None:
 def test_seeds_together_equal_each_alone(spec: MethodSpec) -> None:
     shared = unequal_federation().to(GPU, torch.float64)
     together, states = run_joined(spec, GPU_STACKED, SEEDS, shared)
-    scores = together.evaluate(states)
-    for sim, state, score, seed in zip(together.simulations, states, scores, SEEDS, strict=True):
+    scores = evaluate(together, states)
+    for sim, state, score, seed in zip(together, states, scores, SEEDS, strict=True):
         alone = simulate(spec, seed=seed)
         end = run_rounds(alone)
         assert distance(all_state(sim, state), all_state(alone, end)) < 1e-8
