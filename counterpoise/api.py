@@ -14,8 +14,8 @@ from counterpoise.core.method import Method, MethodSpec
 from counterpoise.data.federation import Federation
 from counterpoise.data.prepare import load_data, split_federation
 from counterpoise.engines.choose import EngineSettings
-from counterpoise.registry.arguments import Seed, check_arguments, parameters_of, refuse_unknown
-from counterpoise.registry.registry import Count
+from counterpoise.registry.schema import Count, Seed
+from counterpoise.registry.settings import check_arguments, read_parameters, refuse_unknown
 from counterpoise.run.build import build_simulation
 from counterpoise.run.driver import drive
 from counterpoise.run.patience import GivenUpError, why_given_up
@@ -60,7 +60,7 @@ def simulate(
 
     `watch` is called after each round with its row and the number of all rounds.
     """
-    legal = {*parameters_of(simulate), *parameters_of(build_simulation)}
+    legal = {*read_parameters(simulate), *read_parameters(build_simulation)}
     refuse_unknown("simulate", settings, legal, {"local": Local, "engine": EngineSettings, "cohort": Cohort})
     check_arguments("simulate", simulate, evaluate_every=evaluate_every)
     simulation = build_simulation(federation, method, model, rounds=rounds, seed=seed, **settings)

@@ -9,7 +9,7 @@ from difflib import SequenceMatcher, get_close_matches
 from pathlib import PurePath
 
 SHOWN_WORDS = 40
-FEW_WORDS = 12  # listed even where a command lists them
+FEW_WORDS = 12  # listed even where a near one or a command is named
 SHOWN_CHARACTERS = 80  # of a value
 SHOWN_OF_A_PATH = 300
 SHOWN_OF_A_LINE = 1200
@@ -48,11 +48,13 @@ class RunError(CounterpoiseError):
 
 
 def legal_words(word: str, legal: Iterable[str], command: str = "") -> str:
-    """End of a sentence about a wrong word: the nearest legal one, then the legal ones, or the command that lists them."""
+    """End of a sentence about a wrong word: the nearest legal one, then all where they are few, or the command that lists them."""
     names = sorted({*legal})
     word = shorten(word, SHOWN_CHARACTERS)
     near = get_close_matches(word, names, n=5)
     guess = max(near, key=lambda name: _nearness(name, word), default=None)
+    if guess and not command and len(names) > FEW_WORDS:
+        return f"did you mean {short(guess)}?"
     known = f"`{command}` lists all" if command and len(names) > FEW_WORDS else f"legal: {listed(names)}"
     return f"did you mean {short(guess)}? {known}" if guess else known
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -123,9 +124,10 @@ def simulate(
     model = small_model(shape=federation.input_shape) if model is None else model
     local = local or Local(lr=0.1, batch_size=12)
     cohort = None if searches(spec) else cohort
+    engine = replace(engine, dtype="float64" if dtype == torch.float64 else "float32")
     return build_simulation(
         federation, spec, model, rounds=rounds, local=local, cohort=cohort, seed=seed, engine=engine,
-        dtype=dtype, draw_parameters=True,
+        draw_parameters=True,
     )  # fmt: skip
 
 

@@ -41,17 +41,21 @@ def assert_one_line(refused: pytest.ExceptionInfo[Any], *words: str) -> None:
 
 
 LOCAL = {
-    "negative rate": ({"lr": -1}, "lr = -1", "a number in [0, inf)"),
-    "rate that is no number": ({"lr": "0.1"}, "lr = '0.1'", "a number"),
-    "NaN rate": ({"lr": float("nan")}, "lr = nan", "a number"),
-    "momentum above one": ({"momentum": 3}, "momentum = 3", "[0, 1)"),
-    "no epochs": ({"epochs": 0}, "epochs = 0", "a whole number in [1, 10000]"),
-    "half an epoch": ({"epochs": 0.5}, "epochs = 0.5", "a whole number"),
-    "no batch": ({"batch_size": 0}, "batch_size = 0", "a whole number in [1, "),
-    "unknown batching": ({"batching": "wrp"}, "batching = 'wrp'", "'pad' or 'wrap' or 'drop'"),
-    "clip of zero": ({"clip": 0}, "clip = 0", "a number in (0, inf) or none"),
-    "negative decay": ({"weight_decay": -0.1}, "weight_decay = -0.1", "[0, inf)"),
-    "schedule that is none": ({"schedule": 5}, "schedule = 5", "a function or a word or a table"),
+    "negative rate": ({"lr": -1}, "lr must be", "not -1", "a number in [0, inf)"),
+    "rate that is no number": ({"lr": "0.1"}, "lr must be", "not '0.1'", "a number"),
+    "NaN rate": ({"lr": float("nan")}, "lr must be", "not nan", "a number"),
+    "momentum above one": ({"momentum": 3}, "momentum must be", "not 3", "[0, 1)"),
+    "no epochs": ({"epochs": 0}, "epochs must be", "not 0", "a whole number in [1, 10000]"),
+    "half an epoch": ({"epochs": 0.5}, "epochs must be", "not 0.5", "a whole number"),
+    "no batch": ({"batch_size": 0}, "batch_size must be", "not 0", "a whole number in [1, "),
+    "unknown batching": ({"batching": "wrp"}, "batching must be", "not 'wrp'", "'pad' or 'wrap' or 'drop'"),
+    "clip of zero": ({"clip": 0}, "clip must be", "not 0", "a number in (0, inf) or none"),
+    "negative decay": ({"weight_decay": -0.1}, "weight_decay must be", "not -0.1", "[0, inf)"),
+    "schedule that is none": (
+        {"schedule": 5},
+        "local.schedule must be a function or a word or { name",
+        "not 5",
+    ),
     "misspelt schedule": ({"schedule": "cosin"}, "no schedule 'cosin'; did you mean 'cosine'?"),
     "schedule's argument": (
         {"schedule": {"cosine": {"flor": 0}}},
@@ -71,34 +75,43 @@ def test_a_wrong_local_setting_is_told_where_it_is_made(given: dict[str, Any], w
 
 
 SIMULATE = {
-    "no rounds": ({"rounds": 0}, "rounds = 0", "a whole number in [1, inf)"),
-    "half a round": ({"rounds": 1.5}, "rounds = 1.5", "a whole number"),
-    "never evaluated": ({"evaluate_every": 0}, "evaluate_every = 0", "a whole number in [1, inf)"),
-    "negative seed": ({"seed": -1}, "seed = -1", "a whole number in [0, "),
-    "half a seed": ({"seed": 0.5}, "seed = 0.5", "a whole number"),
-    "misspelt argument": ({"modl": "mlp"}, "simulate: no argument 'modl'; did you mean 'model'?", "cohort"),
+    "no rounds": ({"rounds": 0}, "rounds must be", "not 0", "a whole number in [1, inf)"),
+    "half a round": ({"rounds": 1.5}, "rounds must be", "not 1.5", "a whole number"),
+    "never evaluated": (
+        {"evaluate_every": 0},
+        "evaluate_every must be",
+        "not 0",
+        "a whole number in [1, inf)",
+    ),
+    "negative seed": ({"seed": -1}, "seed must be", "not -1", "a whole number in [0, "),
+    "half a seed": ({"seed": 0.5}, "seed must be", "not 0.5", "a whole number"),
+    "misspelt argument": ({"modl": "mlp"}, "simulate: no argument 'modl'; did you mean 'model'?"),
     "argument of local": ({"lr": 0.1}, "simulate: no argument 'lr'", "local={'lr': ...}"),
     "argument of engine": ({"device": "cpu"}, "no argument 'device'", "engine={'device': ...}"),
-    "misspelt local": ({"local": {"lrr": 0.1}}, "local: no argument 'lrr'; did you mean 'lr'?"),
-    "local that is a number": ({"local": 0.1}, "local = 0.1", "Local(...)", "batch_size"),
-    "misspelt engine": ({"engine": "lop"}, "engine: name = 'lop'", "'loop' or 'stacked'"),
-    "no thread": ({"engine": cp.EngineSettings(threads=0)}, "engine: threads = 0 is not legal", "[1, inf)"),
-    "misspelt engine of settings": ({"engine": cp.EngineSettings("lop")}, "engine: name = 'lop'", "'loop'"),  # type: ignore[arg-type]
+    "misspelt local": ({"local": {"lrr": 0.1}}, "no key local.lrr; did you mean 'lr'?"),
+    "local that is a number": (
+        {"local": 0.1},
+        "local must be a table (local.lr, local.batch_size",
+        "not 0.1",
+    ),
+    "misspelt engine": ({"engine": "lop"}, "engine.name must be", "'loop' or 'stacked'", "not 'lop'"),
+    "no thread": ({"engine": {"threads": 0}}, "engine.threads must be", "[1, 512], not 0"),
     "misspelt engine setting": (
         {"engine": {"nam": "loop"}},
-        "engine: no argument 'nam'; did you mean 'name'?",
+        "no key engine.nam; did you mean 'name'?",
     ),
-    "half a client": ({"cohort": 1.5}, "cohort: size = 1.5", "a whole number or none"),
-    "no client": ({"cohort": 0}, "cohort size = 0", "at least 1"),
+    "half a client": ({"cohort": 1.5}, "cohort.size must be a whole number in [1, inf) or none", "not 1.5"),
+    "no client": ({"cohort": 0}, "cohort.size must be a whole number in [1, inf)", "not 0"),
     "too many clients": ({"cohort": 7}, "cohort.size = 7", "1 to 6"),
     "misspelt sampling": (
         {"cohort": {"size": 2, "sampling": "bernouli"}},
-        "sampling = 'bernouli'",
+        "sampling must be",
+        "not 'bernouli'",
         "'exact'",
     ),
     "data that is not cut": ({"federation": dataset()}, "federation is Dataset", "split(data, ...)"),
     "class of a model": ({"model": torch.nn.Linear}, "torch.nn.modules.linear.Linear", "an nn.Module"),
-    "word as type": ({"dtype": "float64"}, "dtype = 'float64'", "torch.dtype"),
+    "argument of the engine": ({"dtype": "float64"}, "no argument 'dtype'", "engine={'dtype': ...}"),
 }
 
 
@@ -107,6 +120,19 @@ def test_a_wrong_argument_of_a_run_is_one_line(given: dict[str, Any], words: lis
     with pytest.raises(ConfigError) as refused:
         simulate(**given)
     assert_one_line(refused, *words)
+
+
+def test_settings_of_an_engine_are_told_where_they_are_made() -> None:
+    for make in (lambda: cp.EngineSettings("lop"), lambda: simulate(engine={"name": "lop"})):  # type: ignore[arg-type]
+        with pytest.raises(ConfigError) as refused:
+            make()
+        assert_one_line(refused, "engine.name must be", "'loop' or 'stacked'", "not 'lop'")
+
+
+def test_the_type_of_the_numbers_is_a_setting_of_the_engine() -> None:
+    exact = simulate(engine={"name": "loop", "dtype": "float64"})
+    assert {leaf.dtype for leaf in exact.module.parameters()} == {torch.float64}
+    assert exact["params_sha256"] != simulate(engine={"name": "loop"})["params_sha256"]
 
 
 def test_settings_may_be_written_as_in_a_config() -> None:
@@ -219,12 +245,17 @@ def test_data_that_fits_is_not_copied() -> None:
 
 SPLIT: dict[str, tuple[Any, ...]] = {
     "name of data": ({"data": "digits"}, "split: data is str; legal: a Dataset"),
-    "half a client": ({"clients": 1.5}, "split: clients = 1.5", "a whole number"),
+    "half a client": ({"clients": 1.5}, "split: clients must be", "not 1.5", "a whole number"),
     "no clients": ({"clients": -1}, "clients = -1", "at least 1"),
-    "negative seed": ({"seed": -1}, "split: seed = -1", "a whole number in [0, "),
-    "all held out": ({"validation": 1.0}, "split: validation = 1.0", "[0, 1)"),
-    "negative share": ({"server_validation": -0.1}, "split: server_validation = -0.1", "[0, 1)"),
-    "partition in a table": ({"partition": {"iid": {}}}, "split: partition = {'iid': {}}", "a word"),
+    "negative seed": ({"seed": -1}, "split: seed must be", "not -1", "a whole number in [0, "),
+    "all held out": ({"validation": 1.0}, "split: validation must be", "not 1.0", "[0, 1)"),
+    "negative share": ({"server_validation": -0.1}, "split: server_validation must be", "not -0.1", "[0, 1)"),
+    "partition in a table": (
+        {"partition": {"iid": {}}},
+        "split: partition must be",
+        "not {'iid': {}}",
+        "a word",
+    ),
     "misspelt partition": ({"partition": "idd"}, "no partition 'idd'; did you mean 'iid'?"),
     "misspelt argument": ({"alhpa": 0.3}, "partition dirichlet: no argument 'alhpa'; did you mean 'alpha'?"),
 }
@@ -241,9 +272,12 @@ def test_a_wrong_cut_is_one_line(given: dict[str, Any], words: list[str]) -> Non
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"name": 5}, "load_data: name = 5"),
+        ({"name": 5}, "load_data: name must be a word, not 5"),
         ({"name": "digit"}, "did you mean 'digits'?"),
-        ({"name": "digits", "imbalance": None}, "load_data: imbalance = None"),
+        (
+            {"name": "digits", "imbalance": None},
+            "load_data: imbalance must be a number or a word or a table, not None",
+        ),
         ({"name": "digits", "imbalance": -1}, "imbalance = -1"),
     ],
 )

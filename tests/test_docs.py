@@ -71,7 +71,6 @@ def _check_experiment(text: str, source: str) -> None:
     """Every key is legal, and every name and argument is one that there is."""
     experiment = parse_experiment(text, source)
     experiment.build_method()
-    experiment.build_local()
     tables = (DATASETS, experiment.data), (PARTITIONS, experiment.partition), (MODELS, experiment.model)
     for registry, table in tables:
         if table.name == DESCRIBED.name:  # a server without data

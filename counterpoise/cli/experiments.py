@@ -90,7 +90,7 @@ def _keys_of_sweeps(path: Path) -> list[str]:
     from counterpoise.sweep.sweep import Sweep
     from counterpoise.system.toml import read_toml
 
-    alone = Sweep.model_fields.keys() - Experiment.model_fields.keys()
+    alone = Sweep.parameters().keys() - Experiment.parameters().keys()
     return [key for key in read_toml(path) if key in alone]
 
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import inspect
 import json
-import math
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, TypeGuard, get_args
-
-from pydantic import BaseModel
-from pydantic.fields import FieldInfo
+from typing import Any
 
 from counterpoise.cli.catalogue import CATALOGUE, describe_parts, list_entries
-from counterpoise.registry.registry import Entry, Interval, Parameter
+from counterpoise.registry.registry import Entry
+from counterpoise.registry.schema import is_table
+from counterpoise.registry.settings import REQUIRED, Parameter
 from counterpoise.run.config.experiment import Experiment
 
 OPENING = """\
@@ -45,13 +43,8 @@ PLACES = {
     "augmentations": 'Listed in `augment` of `[data]`: `["flip", { crop = { padding = 2 } }]`.',
 }
 
-# What a config's types say in other words than a factory's; TOML has no none, a key is left out.
-WORDS = {
-    str(dict[str, dict[str, Any]]): "{ name = { argument = value } }",
-    str(Any): "a name, or a list of names",
-    f"{2**63:g}": "2^63",
-    " or none": "",
-}
+# What only Python can say, and what a file has another word for.
+WORDS = {"any value": "a name, or a list of names", "a function or ": "", " or none": ""}
 
 
 def reference() -> str:
@@ -62,13 +55,13 @@ def reference() -> str:
 
 def config_blocks() -> Iterator[str]:
     """The keys before the first table, then each table."""
-    fields = Experiment.model_fields
+    keys = Experiment.parameters()
     yield "### Before the first table"
-    yield _field_table({name: field for name, field in fields.items() if not _is_table(field.annotation)})
-    for name, field in fields.items():
-        if _is_table(table := field.annotation):
-            yield f"### [{name}]\n\n{inspect.getdoc(table)}"
-            yield _field_table(table.model_fields)
+    yield _key_table(one for one in keys.values() if not is_table(one.type))
+    for name, one in keys.items():
+        if is_table(one.type):
+            yield f"### [{name}]\n\n{inspect.getdoc(one.type)}"
+            yield _key_table(one.type.parameters().values())
 
 
 def kind_blocks(kind: str) -> Iterator[str]:
@@ -83,7 +76,7 @@ def _entry_blocks(kind: str, entry: Entry[Any]) -> Iterator[str]:
     if entry.paper:
         yield f"Paper: {entry.paper}."
     if entry.parameters:
-        rows = [(f"`{p.name}`", _words(p.legal, ()), _default(p.default)) for p in entry.parameters.values()]
+        rows = [(f"`{p.name}`", _words(p), _default(p.default)) for p in entry.parameters.values()]
         yield _table(("argument", "legal", "default"), rows)
     if off := entry.facts.get("off"):
         yield f"Switched off by {' and '.join(f'`{name} = {json.dumps(value)}`' for name, value in off.items())}."
@@ -93,47 +86,20 @@ def _entry_blocks(kind: str, entry: Entry[Any]) -> Iterator[str]:
         yield f"Made of: {', '.join(parts) or 'plain averaging'}. Clients weigh by {method.weighting}."
 
 
-def _field_table(fields: dict[str, FieldInfo]) -> str:
-    rows = []
-    for name, field in fields.items():
-        legal = Parameter(name, field.annotation, interval_of(field), field.default).legal
-        words = _words(legal, get_args(field.annotation))
-        rows.append((f"`{name}`", words, _default(field.default), field.description or ""))
+def _key_table(keys: Iterable[Parameter]) -> str:
+    rows = [(f"`{one.name}`", _words(one), _default(one.default), one.description) for one in keys]
     return _table(("key", "legal", "default", "meaning"), rows)
 
 
-def interval_of(field: FieldInfo) -> Interval | None:
-    """The range that a field's marks state, on the field itself or on one option of its type."""
-    bounds = dict(_bounds(field.metadata))
-    for option in get_args(field.annotation):
-        for inner in getattr(option, "__metadata__", ()):
-            bounds.update(_bounds(getattr(inner, "metadata", ())))
-    if not bounds:
-        return None
-    low, high = bounds.get("ge", bounds.get("gt", -math.inf)), bounds.get("le", bounds.get("lt", math.inf))
-    return Interval(low, high, open_low="gt" in bounds, open_high="lt" in bounds)
-
-
-def _bounds(marks: Iterable[Any]) -> Iterator[tuple[str, float]]:
-    for mark in marks:
-        for name in ("ge", "gt", "le", "lt"):
-            if hasattr(mark, name):
-                yield name, getattr(mark, name)
-
-
-def _words(legal: str, options: Iterable[Any]) -> str:
-    inner = {str(o): f"{{ {', '.join(o.model_fields)} }}" for o in options if _is_table(o)}
-    for code, words in (WORDS | inner).items():
-        legal = legal.replace(code, words)
+def _words(parameter: Parameter) -> str:
+    legal = parameter.legal
+    for said, written in WORDS.items():
+        legal = legal.replace(said, written)
     return legal
 
 
-def _is_table(annotation: Any) -> TypeGuard[type[BaseModel]]:
-    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
-
-
 def _default(value: Any) -> str:
-    if value is inspect.Parameter.empty:
+    if value is REQUIRED:
         return "required"
     return "not set" if value is None else f"`{json.dumps(value)}`"
 

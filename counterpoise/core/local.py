@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from counterpoise.core.method import build_named
 from counterpoise.errors import ConfigError
-from counterpoise.registry.arguments import check_arguments
-from counterpoise.registry.registry import LARGEST, Interval, NonNegative, Positive, ProperFraction, Registry
+from counterpoise.registry.registry import Registry
+from counterpoise.registry.schema import LARGEST, Interval, Named, NonNegative, Positive, ProperFraction
+from counterpoise.registry.settings import Settings
 
 Schedule: TypeAlias = Callable[[float, int, int], float]  # first rate, round, rounds -> rate of that round
 Batching: TypeAlias = Literal["auto", "pad", "wrap", "drop"]  # of the last short batch
@@ -20,7 +21,7 @@ SCHEDULES: Registry[Schedule] = Registry("schedule", ["counterpoise.core.schedul
 schedule = SCHEDULES.register
 
 
-def read_schedule(given: Schedule | str | Mapping[str, Any]) -> Schedule:
+def read_schedule(given: Schedule | Named) -> Schedule:
     """A schedule as it is, or by its name as a config writes it."""
     if isinstance(given, str | Mapping):
         found: Schedule = build_named(SCHEDULES, given)
@@ -29,23 +30,28 @@ def read_schedule(given: Schedule | str | Mapping[str, Any]) -> Schedule:
 
 
 @dataclass(frozen=True)
-class Local:
-    """The local optimizer, the same for every method that is compared."""
+class Local(Settings, table="local"):
+    """How a client trains; the same for every method."""
 
-    lr: NonNegative = 0.1  # 0 leaves the model as it is, to look at what else a round does
-    batch_size: Annotated[int, Interval(1, LARGEST_BATCH)] = 32
-    epochs: Annotated[int, Interval(1, MOST_EPOCHS)] = 1
-    momentum: ProperFraction = 0.0
-    weight_decay: NonNegative = 0.0
-    decoupled: bool = False  # weight decay outside the gradient rule and the momentum
-    clip: Positive | None = None  # largest norm of a gradient
-    batching: Batching = "auto"  # wrap with BatchNorm, else pad
-    schedule: Schedule | str | Mapping[str, Any] = "constant"  # or { name = { argument = value } }
+    lr: Annotated[NonNegative, "learning rate of the first round; 0 leaves the model as it is"] = 0.1
+    batch_size: Annotated[int, Interval(1, LARGEST_BATCH), "samples a step"] = 32
+    epochs: Annotated[
+        int, Interval(1, MOST_EPOCHS), "passes over its data that a client makes in a round"
+    ] = 1
+    momentum: Annotated[ProperFraction, "momentum of the local steps, from 0 in each round"] = 0.0
+    weight_decay: Annotated[NonNegative, "strength of the weight decay"] = 0.0
+    decoupled: Annotated[bool, "weight decay outside the method's rule and the momentum"] = False
+    clip: Annotated[Positive | None, "largest norm of a gradient; by default none"] = None
+    batching: Annotated[
+        Batching,
+        "the last short batch: padded, filled from the next order, or dropped; auto: wrap with BatchNorm, else pad",
+    ] = "auto"
+    schedule: Annotated[Schedule | Named, "learning rate over rounds: constant, factor, cosine, steps"] = (
+        "constant"
+    )
 
     def __post_init__(self) -> None:
-        checked = check_arguments("local", type(self), **vars(self))
-        for name, value in zip(vars(self).copy(), checked, strict=True):
-            object.__setattr__(self, name, value)
+        super().__post_init__()
         read_schedule(self.schedule)  # a wrong name is told here, not in the first round
 
     def settle_batching(self, has_batch_norm: bool) -> Local:

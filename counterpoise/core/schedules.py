@@ -6,7 +6,7 @@ import math
 from typing import Annotated
 
 from counterpoise.core.local import Schedule, schedule
-from counterpoise.registry.registry import Count, Interval, NonNegative, Positive
+from counterpoise.registry.schema import Count, Interval, NonNegative, Positive
 
 
 @schedule("constant")

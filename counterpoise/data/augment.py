@@ -10,7 +10,8 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from counterpoise.errors import ConfigError
-from counterpoise.registry.registry import Count, Fraction, Registry, Whole
+from counterpoise.registry.registry import Registry
+from counterpoise.registry.schema import Count, Fraction, Whole
 
 Draws = dict[str, Tensor]
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from counterpoise.registry.registry import Registry
 
 Rows = NDArray[np.int64]
+MOST_CLIENTS = 10_000_000
 
 
 class Labels(NamedTuple):

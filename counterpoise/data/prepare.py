@@ -19,8 +19,8 @@ from counterpoise.data.imbalance import IMBALANCES, imbalance_ratio
 from counterpoise.data.partition import PARTITIONS, Labels
 from counterpoise.data.skew import class_sizes, imbalance_of
 from counterpoise.errors import ConfigError, listed
-from counterpoise.registry.arguments import Seed, check_arguments
-from counterpoise.registry.registry import ProperFraction
+from counterpoise.registry.schema import ProperFraction, Seed
+from counterpoise.registry.settings import check_arguments
 
 
 def load_data(

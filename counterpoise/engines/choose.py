@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 from torch import vmap
@@ -21,8 +21,10 @@ from counterpoise.engines.processes import ProcessTrainer, available_cores, can_
 from counterpoise.engines.stacked import StackedTrainer
 from counterpoise.engines.workplace import Trainer, Workplace
 from counterpoise.errors import ConfigError, short
-from counterpoise.registry.registry import Count, Whole
+from counterpoise.registry.schema import Count, Interval, Whole
+from counterpoise.registry.settings import Settings
 
+MOST_WORKERS = 512  # processes or threads
 CPU_BYTES = 1 << 30  # stacked clients may take this much on a CPU
 GPU_SHARE = 0.4  # and this share of a GPU's memory
 COPIES = 8  # parameters, gradients, slots and temporaries of one stacked client, in models
@@ -33,18 +35,39 @@ ACTIVATIONS = 64  # numbers kept for the backward pass, in inputs
 
 
 @dataclass(frozen=True)
-class EngineSettings:
-    """What the user asks for; ``auto`` and 0 leave the choice to the rules below."""
+class EngineSettings(Settings, table="engine"):
+    """How the work is executed; no choice here changes the result beyond rounding."""
 
-    name: Literal["auto", "loop", "stacked", "flower"] = "auto"
-    device: str = "auto"
-    processes: Whole = 0  # worker processes of the loop engine
-    chunk: Whole = 0  # clients that the stacked engine trains at once
-    threads: Count = 1  # threads of this process; more pay only for large models on an idle machine
-    compile: Literal["auto"] | bool = "auto"  # compile the stacked step
-    precision: Precision = "full"  # of products on a GPU
-    reason: str = ""  # why these values, once they are chosen
-    max_skipped: Count = 5  # rounds without a usable reply in a row after which the run stops
+    name: Annotated[
+        Literal["auto", "loop", "stacked", "flower"],
+        "clients one by one, side by side, or (`counterpoise flower`) over a network",
+    ] = "auto"
+    device: Annotated[str, "auto, cpu, cuda"] = "auto"
+    processes: Annotated[
+        int, Interval(0, MOST_WORKERS), "worker processes of the loop engine; 0: one a core"
+    ] = 0
+    chunk: Annotated[Whole, "clients the stacked engine trains at once; 0: as many as fit"] = 0
+    threads: Annotated[
+        int,
+        Interval(1, MOST_WORKERS),
+        "threads of the main process; more pay only for large models on an idle machine",
+    ] = 1
+    compile: Annotated[
+        Literal["auto"] | bool,
+        "compile the stacked step: takes up to a minute, repays in long runs on a GPU",
+    ] = "auto"
+    precision: Annotated[
+        Precision,
+        "products on a GPU: float32, TF32, or the model in bfloat16 with parameters and statistics in float32",
+    ] = "full"
+    dtype: Annotated[Literal["float32", "float64"], "type of parameters and inputs"] = "float32"
+    max_skipped: Annotated[
+        Count, "rounds without a usable reply in a row after which the run stops, to be resumed"
+    ] = 5
+    together: Annotated[
+        list[str], "written into the resolved config: runs that were trained in one program with this one"
+    ] = field(default_factory=list)
+    reason: Annotated[str, "written into the resolved config: why this engine"] = ""
 
 
 def choose_device(wanted: str) -> str:

@@ -6,6 +6,7 @@ import logging
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -111,8 +112,7 @@ def prepare(experiment: Experiment | None, out: Path, named_nodes: bool) -> Prep
         experiment = _as_started(place, folder)
     else:
         place.check_free()
-    engine = experiment.engine.model_copy(update={"name": "flower"})
-    experiment = experiment.model_copy(update={"engine": engine})
+    experiment = replace(experiment, engine=replace(experiment.engine, name="flower"))
     count, form = _count_clients(experiment)
     folder.open(resume)
     write_atomically(folder.experiment, write_toml(experiment.tables()).encode())
@@ -124,7 +124,7 @@ def _as_started(place: RunFolder, folder: JobFolder) -> Experiment:
     """The experiment that clients were told, so that each makes the same choices again; waiting may have changed."""
     settled = load_experiment(place.config)
     told = load_experiment(folder.experiment) if folder.experiment.exists() else settled
-    return told.model_copy(update={"flower": settled.flower})
+    return replace(told, flower=settled.flower)
 
 
 def _count_clients(experiment: Experiment) -> tuple[int, str]:

@@ -10,7 +10,8 @@ from counterpoise.data.limits import MAX_CATEGORIES, MAX_NUMBER
 from counterpoise.data.tables.encoder import Encoder, Number
 from counterpoise.errors import ConfigError
 from counterpoise.flower.data_form import Form
-from counterpoise.registry.registry import Count, Entry
+from counterpoise.registry.registry import Entry
+from counterpoise.registry.schema import Count
 
 NAME = "described"
 PAIR = 2  # mean and deviation

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -62,10 +62,10 @@ class JobFolder:
 
 def what_clients_are_told(experiment: Experiment, name: str, clients: int, run: str, form: str) -> Told:
     """Of the server's own data only its form, where clients bring theirs; never where it lies, nor where scores go."""
-    data = experiment.data.model_copy(update={"root": None})  # each side finds data sets in its own place
+    data = replace(experiment.data, root=None)  # each side finds data sets in its own place
     if experiment.flower.clients:
         data = DataTable(name=experiment.data.name, augment=experiment.data.augment)
-    told = experiment.model_copy(update={"data": data, "track": TrackTable()})
+    told = replace(experiment, data=data, track=TrackTable())
     return {
         "name": name,
         "experiment": write_toml(told.tables()),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,6 @@ def client_names(experiment: Experiment, clients: int) -> list[str]:
 
 def build_workplace(experiment: Experiment, federation: Federation) -> Workplace:
     """The experiment at work on a federation, client by client."""
-    engine = experiment.engine.model_copy(update={"name": "loop", "processes": 1})
-    plain = experiment.model_copy(update={"engine": engine, "evaluate": EvaluateTable()})
+    engine = replace(experiment.engine, name="loop", processes=1)
+    plain = replace(experiment, engine=engine, evaluate=EvaluateTable())
     return assemble(plain, federation).work

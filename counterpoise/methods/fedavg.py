@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from counterpoise.core.method import Method, Weighting, method
 from counterpoise.parts.server import server_lr
-from counterpoise.registry.registry import Positive
+from counterpoise.registry.schema import Positive
 
 
 @method("fedavg", paper="McMahan et al. 2017, arXiv:1602.05629")

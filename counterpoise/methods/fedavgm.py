@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from counterpoise.core.method import Method, Weighting, method
 from counterpoise.parts.server import server_lr, server_momentum
-from counterpoise.registry.registry import Positive, ProperFraction
+from counterpoise.registry.schema import Positive, ProperFraction
 
 
 @method("fedavgm", paper="Hsu et al. 2019, arXiv:1909.06335", off={"beta": 0.0})

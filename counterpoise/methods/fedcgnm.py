@@ -8,7 +8,7 @@ from __future__ import annotations
 from counterpoise.core.method import Method, Weighting, method
 from counterpoise.parts.group_momentum import PAPER, GroupBatches, group_momentum
 from counterpoise.parts.grouping import Grouping
-from counterpoise.registry.registry import Count, ProperFraction
+from counterpoise.registry.schema import Count, ProperFraction
 
 
 @method("fedcgnm", paper=PAPER)

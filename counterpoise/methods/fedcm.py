@@ -8,7 +8,7 @@ from counterpoise.core.method import Method, Weighting, method, part
 from counterpoise.core.part import Census, Exchange, Part, Stats, Step
 from counterpoise.core.tree import Params, Tree, multiply, tmap, zeros
 from counterpoise.parts.server import server_lr
-from counterpoise.registry.registry import Fraction, Positive
+from counterpoise.registry.schema import Fraction, Positive
 
 PAPER = "Xu et al. 2021, arXiv:2106.10874, Algorithm 2"
 

@@ -7,7 +7,7 @@ import torch
 from counterpoise.core.method import Method, Weighting, method, part
 from counterpoise.core.part import Census, Exchange, Part, Stats, Step
 from counterpoise.core.tree import Params, Tree, add, mix, subtract, zeros
-from counterpoise.registry.registry import NonNegative
+from counterpoise.registry.schema import NonNegative
 
 PAPER = "Acar et al. 2021, arXiv:2111.04263, Algorithm 1"
 

@@ -12,7 +12,7 @@ from counterpoise.parts.counts import Counts
 from counterpoise.parts.rate_search import Bandit, rate_search
 from counterpoise.parts.rate_tree import Nodes, back_up, grow, leaves, optimism, probes
 from counterpoise.parts.resample import resample
-from counterpoise.registry.registry import Count, Fraction, NonNegative, Whole
+from counterpoise.registry.schema import Count, Fraction, NonNegative, Whole
 
 PAPER = "FedHOO (paper 000), Algorithm 2"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from counterpoise.core.method import Method, Weighting, method, part
 from counterpoise.core.part import Census, Exchange, Gradient, Part, Stats, Step
 from counterpoise.core.tree import Params, Tree, add, multiply, norm, subtract
-from counterpoise.registry.registry import NonNegative
+from counterpoise.registry.schema import NonNegative
 
 PAPER = "Fan et al. 2024, arXiv:2405.18890"
 

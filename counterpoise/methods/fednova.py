@@ -8,7 +8,7 @@ from counterpoise.core.method import Method, Weighting, method, part
 from counterpoise.core.part import Exchange, Part, Stats, Step
 from counterpoise.core.tree import Params, Tree, add, mix
 from counterpoise.methods.fedprox import prox
-from counterpoise.registry.registry import NonNegative
+from counterpoise.registry.schema import NonNegative
 
 PAPER = "Wang et al. 2020, arXiv:2007.07481"
 

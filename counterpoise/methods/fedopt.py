@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from counterpoise.core.method import Method, Weighting, method
 from counterpoise.parts.server import Adaptivity, server_adaptive
-from counterpoise.registry.registry import Positive, ProperFraction
+from counterpoise.registry.schema import Positive, ProperFraction
 
 PAPER = "Reddi et al. 2021, arXiv:2003.00295, Algorithm 2"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from counterpoise.core.method import Method, Weighting, method, part
 from counterpoise.core.part import Part, Stats, Step
 from counterpoise.core.tree import Params, Tree, add, subtract
-from counterpoise.registry.registry import NonNegative
+from counterpoise.registry.schema import NonNegative
 
 PAPER = "Li et al. 2020, arXiv:1812.06127"
 

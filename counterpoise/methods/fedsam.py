@@ -6,7 +6,7 @@ from counterpoise.core.method import Method, Weighting, method
 from counterpoise.methods.fedcm import server_direction
 from counterpoise.parts.server import server_lr
 from counterpoise.parts.sharpness import sam
-from counterpoise.registry.registry import Fraction, NonNegative, Positive
+from counterpoise.registry.schema import Fraction, NonNegative, Positive
 
 PAPER = "Qu et al. 2022, arXiv:2206.02618"
 

@@ -10,7 +10,7 @@ from counterpoise.parts.counts import Counts
 from counterpoise.parts.rate_search import Bandit, rate_search
 from counterpoise.parts.rate_tree import Nodes, back_up, bounds, descend, grow, halves
 from counterpoise.parts.resample import resample
-from counterpoise.registry.registry import Count, Fraction, NonNegative, Whole
+from counterpoise.registry.schema import Count, Fraction, NonNegative, Whole
 
 PAPER = "Bubeck et al. 2011, JMLR 12"
 

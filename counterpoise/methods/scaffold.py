@@ -8,7 +8,7 @@ from counterpoise.core.method import Method, Weighting, method, part
 from counterpoise.core.part import Census, Chart, Exchange, Part, Stats, Step
 from counterpoise.core.tree import Params, Tree, add, mix, norm, subtract, tmap, zeros
 from counterpoise.parts.server import server_lr
-from counterpoise.registry.registry import Positive
+from counterpoise.registry.schema import Positive
 
 TINY = 1e-12
 PAPER = "Karimireddy et al. 2020, arXiv:1910.06378, Algorithm 1"

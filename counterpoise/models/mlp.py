@@ -11,7 +11,7 @@ from torch import nn
 from counterpoise.models.classifier import Classifier
 from counterpoise.models.model import Builder, model
 from counterpoise.models.norms import NormKind, make_norm
-from counterpoise.registry.registry import Count
+from counterpoise.registry.schema import Count
 
 Activation: TypeAlias = Literal["relu", "elu", "tanh"]
 _ACTIVATIONS: dict[Activation, type[nn.Module]] = {"relu": nn.ReLU, "elu": nn.ELU, "tanh": nn.Tanh}

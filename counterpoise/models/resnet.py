@@ -12,7 +12,7 @@ from counterpoise.models.classifier import Classifier, image_shape
 from counterpoise.models.init import HeConv2d, Init
 from counterpoise.models.model import Builder, model
 from counterpoise.models.norms import NormKind, make_norm
-from counterpoise.registry.registry import Count
+from counterpoise.registry.schema import Count
 
 Stem: TypeAlias = Literal["cifar", "imagenet"]
 ConvNorm: TypeAlias = Callable[[int, int, int, int], nn.Sequential]  # inputs, outputs, kernel, stride

@@ -13,7 +13,7 @@ from counterpoise.models.classifier import Classifier
 from counterpoise.models.mlp import mlp
 from counterpoise.models.model import Builder, model
 from counterpoise.models.norms import NormKind, make_norm
-from counterpoise.registry.registry import Count
+from counterpoise.registry.schema import Count
 
 
 @model("ffnn", paper="FedCGNM", example=(104,))

@@ -13,7 +13,7 @@ from counterpoise.core.method import part
 from counterpoise.core.part import Batch, Census, Outputs, Part, Stats
 from counterpoise.core.tree import Params, Tree
 from counterpoise.parts.counts import Counts, from_counts
-from counterpoise.registry.registry import Fraction as Share
+from counterpoise.registry.schema import Fraction as Share
 
 
 @part("weighted_ce")

@@ -12,7 +12,7 @@ from counterpoise.core.part import Batch, Outputs, Part
 from counterpoise.core.tree import Tree
 from counterpoise.models.heads import CosineHead, replace_head
 from counterpoise.parts.counts import Counts, from_counts
-from counterpoise.registry.registry import NonNegative, Positive
+from counterpoise.registry.schema import NonNegative, Positive
 
 ABSENT = 1e-8  # what FedLC takes as the count of a class a client does not have
 CLOSE_TO_ZERO = 1e-12

@@ -16,7 +16,7 @@ from counterpoise.errors import ConfigError
 from counterpoise.models.heads import has_features
 from counterpoise.parts.class_weights import weight_by_class
 from counterpoise.parts.counts import survey_counts
-from counterpoise.registry.registry import NonNegative
+from counterpoise.registry.schema import NonNegative
 
 LARGEST = 5000.0  # ratio that is still believed
 UNKNOWN = 10.0  # ratio where no weight speaks for a class, or the others do not move

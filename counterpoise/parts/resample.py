@@ -17,7 +17,7 @@ from counterpoise.core.part import Census, Chart, ClientData, Exchange, Part, St
 from counterpoise.core.tree import Params, Tree
 from counterpoise.errors import ConfigError
 from counterpoise.parts.counts import Counts, survey_counts
-from counterpoise.registry.registry import Fraction, Interval
+from counterpoise.registry.schema import Fraction, Interval
 
 PAPER = "FedCGNM (paper 000), section 3.3"
 GROWTH = Chart(

@@ -9,7 +9,7 @@ import torch
 from counterpoise.core.method import part
 from counterpoise.core.part import Census, Chart, Exchange, Part
 from counterpoise.core.tree import Params, Tree, add, multiply, norm, tmap, zeros
-from counterpoise.registry.registry import Interval, Positive, ProperFraction
+from counterpoise.registry.schema import Interval, Positive, ProperFraction
 
 Adaptivity = Annotated[float, Interval(0, 1e15, open_low=True)]  # whose square a float32 still holds
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from counterpoise.core.method import part
 from counterpoise.core.part import Gradient, Part, Step
 from counterpoise.core.tree import Tree, add, norm
-from counterpoise.registry.registry import NonNegative
+from counterpoise.registry.schema import NonNegative
 
 TINY = 1e-7
 

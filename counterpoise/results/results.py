@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from counterpoise.core.method import build_method
+from counterpoise.engines.choose import EngineSettings
 from counterpoise.errors import ConfigError, CounterpoiseError, DataError
 from counterpoise.run.config.experiment import binding, make_experiment
-from counterpoise.run.config.tables import EngineTable
 from counterpoise.run.patience import why_given_up
 from counterpoise.run.store.folder import RunFolder, parse_rows
 from counterpoise.run.store.rows import check_rounds, check_times
@@ -22,7 +22,7 @@ from counterpoise.system.toml import read_toml
 LOG = logging.getLogger(__name__)
 FAILURE = "failure.json"  # what a sweep leaves in the folder of a run that ended in an error
 TUNING = "tuning"  # folder of a sweep whose runs were scored on validation samples
-MAX_SKIPPED = EngineTable().max_skipped  # of runs whose config does not say
+MAX_SKIPPED = EngineSettings().max_skipped  # of runs whose config does not say
 HOW = ("engine", "checkpoint", "flower", "track")  # tables that say how a run is executed, not what it is
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
-import torch
 from torch import nn
 
 from counterpoise.core.codec import encode
@@ -19,9 +18,10 @@ from counterpoise.errors import ConfigError, short
 from counterpoise.metrics import shots_by_rule, shots_from_sets, shots_paper
 from counterpoise.metrics.scoring import Scoring
 from counterpoise.models.model import MODELS, build_model
+from counterpoise.registry.schema import Named
 from counterpoise.run.build import Connect, build_simulation
 from counterpoise.run.config.experiment import Experiment
-from counterpoise.run.config.tables import DataTable, EvaluateTable, Named
+from counterpoise.run.config.tables import DataTable, EvaluateTable
 from counterpoise.run.simulation import Simulation
 
 
@@ -53,7 +53,7 @@ def _check_assigned(experiment: Experiment, data: Dataset) -> None:
     """A pack is prepared already: asking for more preparation would silently do nothing."""
     assert data.assignment is not None
     packed = {"name": "packed", "clients": len(data.assignment.clients)}
-    given = experiment.partition.model_dump(exclude_unset=True)
+    given = experiment.partition.given()
     if any(packed.get(key) != value for key, value in given.items() if value is not None and value != 0.0):
         raise ConfigError(
             f"partition = {short(given)} is not legal with a pack, which is cut into clients already; leave [partition] out"
@@ -80,13 +80,12 @@ def assemble(
         experiment.build_method(),
         module,
         rounds=experiment.rounds,
-        local=experiment.build_local(),
-        cohort=experiment.build_cohort(),
+        local=experiment.local,
+        cohort=experiment.cohort,
         seed=experiment.seed,
-        engine=experiment.engine_settings(),
+        engine=experiment.engine,
         augment=build_augmentation(experiment.data.augment),
         scoring=build_scoring(experiment.evaluate, federation),
-        dtype=getattr(torch, experiment.engine.dtype),
         draw_parameters=model is None,
         connect=connect,
     )
@@ -98,8 +97,9 @@ def build_scoring(table: EvaluateTable, federation: Federation) -> Scoring:
         rule = table.shots == "rule"
         shots = shots_by_rule(federation.counts().sum(0).tolist()) if rule else shots_paper(federation.name)
     else:
-        shots = shots_from_sets(**table.shots.model_dump(), classes=len(federation.classes))
-    for name, weights in table.model_dump(include={"recall_weights", "precision_weights"}).items():
+        shots = shots_from_sets(**table.shots.tables(), classes=len(federation.classes))
+    given = {"recall_weights": table.recall_weights, "precision_weights": table.precision_weights}
+    for name, weights in given.items():
         if weights and len(weights) != len(federation.classes):
             raise ConfigError(
                 f"evaluate.{name} has {len(weights)} numbers; legal: {len(federation.classes)}, one a class"

@@ -26,8 +26,8 @@ from counterpoise.metrics.scoring import Scoring
 from counterpoise.models.init import initialise
 from counterpoise.models.model import MODELS, build_model
 from counterpoise.parts.optimizer import with_local
-from counterpoise.registry.arguments import Seed, check_arguments, read_settings
-from counterpoise.registry.registry import Count
+from counterpoise.registry.schema import Count, Seed
+from counterpoise.registry.settings import check_arguments, settings_of
 from counterpoise.run.simulation import Simulation
 from counterpoise.server.cohort import Cohort
 from counterpoise.system.capacity import check_fits
@@ -48,7 +48,6 @@ def build_simulation(
     engine: EngineSettings | Mapping[str, Any] | str | None = None,
     augment: Augmentation | None = None,
     scoring: Scoring | None = None,
-    dtype: torch.dtype = torch.float32,
     draw_parameters: bool = False,
     connect: Connect = build_engine,
 ) -> Simulation:
@@ -60,13 +59,14 @@ def build_simulation(
     _check_pieces(federation, model)
     count = len(federation.classes)
     check_fits(TABLES * count**2, f"{count:,} classes: the table of true and predicted classes")
-    rounds, seed, dtype = check_arguments("simulate", build_simulation, rounds=rounds, seed=seed, dtype=dtype)
+    rounds, seed = check_arguments("simulate", build_simulation, rounds=rounds, seed=seed)
     if not int(federation.samples().sum()):
         raise ConfigError("no client has any sample to train on")
-    settings = read_settings(EngineSettings, engine, "engine", "name")
-    local = read_settings(Local, local, "local")
+    settings = settings_of(EngineSettings, engine, "name")
+    dtype: torch.dtype = getattr(torch, settings.dtype)
+    local = settings_of(Local, local)
     _check_sizes(local, rounds, dtype)
-    cohort = read_settings(Cohort, cohort, "cohort", "size")
+    cohort = settings_of(Cohort, cohort, "size")
     if (cohort.size or 0) > (clients := len(federation.clients)):
         raise ConfigError(
             f"cohort.size = {cohort.size} is not legal with {clients} clients; legal: 1 to {clients}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -161,8 +162,7 @@ def _named(member: Member, names: list[str]) -> Experiment:
     """Every run's config names all that train with it, so that they are only continued together, as they began."""
     folder = RunFolder(member.path)
     if not folder.holds_run():
-        engine = member.experiment.engine.model_copy(update={"together": names})
-        return member.experiment.model_copy(update={"engine": engine})
+        return replace(member.experiment, engine=replace(member.experiment.engine, together=names))
     known = load_experiment(folder.config)
     if known.engine.together != names:
         raise ConfigError(

@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
 
 from counterpoise.core.rng import generator
-from counterpoise.errors import ConfigError
-from counterpoise.registry.arguments import MAX_INFLUENCE
+from counterpoise.registry.schema import Count, Interval
+from counterpoise.registry.settings import Settings
+
+MAX_INFLUENCE = 10.0  # medians of a round that an update may be long
+Influence = Annotated[float, Interval(0, 0)] | Annotated[float, Interval(1)]
 
 
 @dataclass(frozen=True)
-class Cohort:
-    """Which clients a round asks, `size` of them or each by itself with chance size / N, and what one of them may weigh."""
+class Cohort(Settings, table="cohort"):
+    """Which clients train in a round."""
 
-    size: int | None = None  # None: every client
-    sampling: Literal["exact", "bernoulli"] = "exact"
-    max_influence: float = MAX_INFLUENCE  # an update's length, in medians of its round; 0: no bound
-
-    def __post_init__(self) -> None:
-        if self.size is not None and self.size < 1:
-            raise ConfigError(f"cohort size = {self.size} is not legal; legal: at least 1")
-        if self.max_influence and not self.max_influence >= 1:
-            raise ConfigError(
-                f"cohort max_influence = {self.max_influence} must be at least 1, or 0 for no bound"
-            )
+    size: Annotated[Count | None, "clients a round; by default all"] = None
+    sampling: Annotated[
+        Literal["exact", "bernoulli"], "exactly `size` clients, or each with chance size / N"
+    ] = "exact"
+    max_influence: Annotated[
+        Influence,
+        "longest update that is used as it is, in medians of its round (of three replies or more); a longer one is shortened to that; 0: no bound",
+    ] = MAX_INFLUENCE
 
     def draw(self, seed: int, round: int, samples: Tensor) -> list[int]:
         """Sorted clients of a round; a client without samples is never asked."""

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from counterpoise.run.assemble import assemble, load_federation
-from counterpoise.run.config.tables import CohortTable
 from counterpoise.run.store.folder import RunFolder
+from counterpoise.server.cohort import Cohort
 from counterpoise.sweep.jobs import Job, expand, has_begun, is_done
 from counterpoise.sweep.sweep import Sweep
 from counterpoise.sweep.tune import jobs_of, searches_of
@@ -48,10 +48,10 @@ def _seconds_a_round(job: Job) -> float:
     """From a few steps of one client, so that a plan of long runs does not take long itself."""
     federation, local = load_federation(job.experiment), job.experiment.local
     few = tuple(rows[: STEPS * local.batch_size] for rows in federation.clients)
-    engine = job.experiment.engine.model_copy(update={"processes": 1, "compile": False})
-    short = {"engine": engine, "local": local.model_copy(update={"epochs": 1}), "cohort": CohortTable(size=1)}
+    engine = replace(job.experiment.engine, processes=1, compile=False)
     search = job.experiment.build_method().owner("choose")  # such a method asks all clients
-    experiment = job.experiment.model_copy(update={**short, **({"cohort": CohortTable()} if search else {})})
+    cohort = Cohort(None if search else 1)
+    experiment = replace(job.experiment, engine=engine, local=replace(local, epochs=1), cohort=cohort)
     with closing(assemble(experiment, replace(federation, clients=few))) as simulation:
         state, _ = simulation.advance(simulation.open())  # the first round is slower than the others
         began = time.perf_counter()

@@ -65,7 +65,7 @@ class Executor(Protocol[Handle]):
 def order(job: Job, out: Path, alone: bool) -> Order:
     """The job as it travels; beside others a run keeps to one process."""
     # Only what was given: a pack, for one, refuses a partition that someone set.
-    tables = job.experiment.model_dump(mode="json", exclude_unset=True)
+    tables = job.experiment.given()
     if not alone:
         tables["engine"] = tables.get("engine", {}) | {"processes": 1}
     return Order(str(job.path(out).absolute()), tables, job.tuning)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -137,8 +138,8 @@ def _decide(sweep: Sweep, tuned: Sequence[Tuned], out: Path) -> tuple[list[Job],
 def read_sweep(out: Path, given: Mapping[str, Any]) -> Study:
     """The runs of a sweep's folder, compared as the sweep has it, but for the options of its table that are given."""
     sweep = load_sweep(out / SWEEP)
-    table = sweep.table.model_copy(update={key: value for key, value in given.items() if value is not None})
-    known = _study(sweep.model_copy(update={"table": table}), out, expand(sweep))
+    table = replace(sweep.table, **{key: value for key, value in given.items() if value is not None})
+    known = _study(replace(sweep, table=table), out, expand(sweep))
     if not known.results:
         unbegun = ConfigError(f"no run in {out}: the sweep there has not begun")
         raise next(iter(known.left_out.values()), unbegun)
@@ -150,7 +151,7 @@ def _study(sweep: Sweep, out: Path, jobs: Sequence[Job]) -> Study:
     found = read_runs(job.path(out) for job in jobs if RunFolder(job.path(out)).holds_run())
     # Also of jobs that tuning left without a setting: the baseline may be among them.
     labels = {job.path(out): Labels(job.problem, job.method) for job in (*expand(sweep), *jobs)}
-    return study(found, labels, **sweep.table.model_dump())
+    return study(found, labels, **sweep.table.tables())
 
 
 def _conclude(known: Study, out: Path) -> tuple[Comparison, Path]:

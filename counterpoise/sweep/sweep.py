@@ -2,102 +2,81 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
-
 from counterpoise.core.method import build_method
-from counterpoise.errors import SHOWN_CHARACTERS, ConfigError, legal_words, short, shorten
+from counterpoise.errors import ConfigError, legal_words, short
 from counterpoise.metrics.catalogue import comparable
+from counterpoise.registry.schema import Count, Interval, Seed
+from counterpoise.registry.settings import Settings
 from counterpoise.run.config.experiment import make_experiment
-from counterpoise.run.config.tables import Seed, Table
 from counterpoise.sweep.specs import Grid, flat_grid, label_of
 from counterpoise.system.toml import override, parse_toml, read_toml, write_toml
 
-
-def known_score(word: str) -> str:
-    if word not in (known := comparable()):
-        raise ValueError(legal_words(word, known))
-    return word
+MOST_SEEDS = 100_000
+Table = dict[str, Any]
 
 
-def counted(seeds: Any) -> Any:
-    """Seeds 0 to n - 1 of a number; a list stays as it is."""
-    if isinstance(seeds, int) and not isinstance(seeds, bool):
-        if not 1 <= seeds <= 100_000:
-            raise ValueError("legal: a number from 1 to 100000, or a list of seeds")
-        return list(range(seeds))
-    if isinstance(seeds, list) and len({*map(str, seeds)}) < len(seeds):
-        raise ValueError("a seed is listed twice")
-    return seeds
-
-
-Score = Annotated[str, AfterValidator(known_score)]
-Values = Annotated[Grid, BeforeValidator(flat_grid)]
-Seeds = Annotated[list[Seed], BeforeValidator(counted), Field(min_length=1)]
-
-
-class MethodEntry(Table):
+@dataclass(frozen=True)
+class MethodEntry(Settings, table="methods"):
     """A method of the sweep, with the local settings that are its own."""
 
-    name: str = Field(min_length=1, description="label of the method; by default its names and arguments")
-    method: Any = Field(description="a name, or a list of names and { name = { argument = value } }")
-    local: dict[str, Any] = Field({}, description="keys of [local] that differ for this method")
-    grid: Values = Field({}, description="values to tune over, beside those of [tune.grid]")
+    name: Annotated[str, "label of the method; by default its names and arguments"]
+    method: Annotated[Any, "a name, or a list of names and { name = { argument = value } }"]
+    local: Annotated[Table, "keys of [local] that differ for this method"] = field(default_factory=dict)
+    grid: Annotated[Grid, "values to tune over, beside those of [tune.grid]"] = field(default_factory=dict)
 
 
-def as_entry(method: Any) -> Any:
-    """A method as the sweep keeps it: the spec alone, or a table that holds it under `method`."""
-    entry = method if isinstance(method, Mapping) and "method" in method else {"method": method}
-    build_method(entry["method"])
-    return {"name": label_of(entry["method"]), **entry}
-
-
-class Tune(Table):
+@dataclass(frozen=True)
+class Tune(Settings, table="tune"):
     """How every method is tuned: on the validation split, with the same budget."""
 
-    grid: Values = Field(
-        {}, description='values by key: "local.lr", or "method.fedprox.mu" for methods with fedprox'
+    grid: Annotated[Grid, 'values by key: "local.lr", or "method.fedprox.mu" for methods with fedprox'] = (
+        field(default_factory=dict)
     )
-    score: Score = Field("balanced_accuracy", description="score on the validation split, in the last round")
-    seeds: Seeds = Field([0], description="seeds of each setting, a number or a list")
-    rounds: int | None = Field(None, ge=1, description="rounds of a tuning run; by default those of [base]")
-    budget: int = Field(10, ge=1, le=10_000, description="largest number of settings tried for each method")
+    score: Annotated[str, "score on the validation split, in the last round"] = "balanced_accuracy"
+    seeds: Annotated[list[Seed], "seeds of each setting, a number or a list"] = field(
+        default_factory=lambda: [0]
+    )
+    rounds: Annotated[Count | None, "rounds of a tuning run; by default those of [base]"] = None
+    budget: Annotated[int, Interval(1, 10_000), "largest number of settings tried for each method"] = 10
 
 
-class TableOptions(Table):
+@dataclass(frozen=True)
+class TableOptions(Settings, table="table"):
     """What the table of the sweep shows."""
 
-    score: Score = Field("balanced_accuracy", description="the score that methods are tested on")
-    at: Literal["last", "best", "mean_last_10"] = Field("last", description="the evaluation it is read at")
-    baseline: str | None = Field(
-        None, description="method that the others are compared with; by default fedavg, else the first"
-    )
-    target: float | None = Field(
-        None, gt=0, le=1, description="score that rounds, bytes and seconds are counted to"
-    )
+    score: Annotated[str, "the score that methods are tested on"] = "balanced_accuracy"
+    at: Annotated[Literal["last", "best", "mean_last_10"], "the evaluation it is read at"] = "last"
+    baseline: Annotated[
+        str | None, "method that the others are compared with; by default fedavg, else the first"
+    ] = None
+    target: Annotated[
+        Annotated[float, Interval(0, 1, open_low=True)] | None,
+        "score that rounds, bytes and seconds are counted to",
+    ] = None
 
 
-class Sweep(Table):
+@dataclass(frozen=True)
+class Sweep(Settings):
     """Methods x problems x seeds, paired by seed."""
 
-    base: dict[str, Any] = Field({}, description="tables of an experiment that all runs share")
-    methods: list[Annotated[MethodEntry, BeforeValidator(as_entry)]] = Field(
-        min_length=1, description="methods to compare"
+    methods: Annotated[list[MethodEntry], "methods to compare"]
+    base: Annotated[Table, "tables of an experiment that all runs share"] = field(default_factory=dict)
+    seeds: Annotated[list[Seed], "a number of seeds, or a list of them"] = field(
+        default_factory=lambda: [0, 1, 2, 3, 4]
     )
-    seeds: Seeds = Field([0, 1, 2, 3, 4], description="a number of seeds, or a list of them")
-    vary: Values = Field({}, description="keys with lists of values; problems are their product")
-    problems: list[dict[str, Any]] = Field(
-        [], description="or: a table of keys for each problem, with a name"
+    vary: Annotated[Grid, "keys with lists of values; problems are their product"] = field(
+        default_factory=dict
     )
-    tune: Tune | None = Field(None, description="left out: methods run as they are given")
-    table: TableOptions = TableOptions()
-
-    def tables(self) -> dict[str, Any]:
-        """The sweep as plain tables, with labels, seeds and options written out."""
-        return self.model_dump(mode="json")
+    problems: Annotated[list[Table], "or: a table of keys for each problem, with a name"] = field(
+        default_factory=list
+    )
+    tune: Annotated[Tune | None, "left out: methods run as they are given"] = None
+    table: TableOptions = field(default_factory=TableOptions)
 
 
 def load_sweep(path: Path, overrides: Iterable[str] = ()) -> Sweep:
@@ -123,13 +102,46 @@ def make_sweep(tables: Mapping[str, Any], source: str = "sweep") -> Sweep:
             f"{source} is one experiment, which `counterpoise run` takes; a sweep has methods = [...], and the rest under [base]"
         )
     try:
-        sweep = Sweep.model_validate(dict(tables))
+        sweep = Sweep.read(written_out(tables))
         check_sweep(sweep)
         return sweep
-    except ValidationError as error:
-        raise ConfigError(f"{source}: {_explain(error)}") from None
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}") from None
+
+
+def written_out(tables: Mapping[str, Any]) -> Table:
+    """The tables with every short form in full: numbers of seeds, methods by name alone, nested grids."""
+    full = {**tables} | _with(tables, "seeds", count_seeds) | _with(tables, "vary", flat_grid)
+    if isinstance(methods := tables.get("methods"), list):
+        full["methods"] = [as_entry(method) for method in methods]
+    if isinstance(tune := tables.get("tune"), Mapping):
+        seeds = _with(tune, "seeds", lambda given: count_seeds(given, "tune.seeds"))
+        full["tune"] = {**tune} | seeds | _with(tune, "grid", flat_grid)
+    return full
+
+
+def _with(table: Mapping[str, Any], key: str, convert: Callable[[Any], Any]) -> Table:
+    return {key: convert(table[key])} if key in table else {}
+
+
+def count_seeds(seeds: Any, key: str = "seeds") -> Any:
+    """Seeds 0 to n - 1 of a number; a list stays as it is."""
+    if isinstance(seeds, int) and not isinstance(seeds, bool) and 1 <= seeds <= MOST_SEEDS:
+        return list(range(seeds))
+    if not isinstance(seeds, list) or not seeds:
+        raise ConfigError(
+            f"{key} must be a number from 1 to {MOST_SEEDS}, or a list of seeds, not {short(seeds)}"
+        )
+    if len({*map(str, seeds)}) < len(seeds):
+        raise ConfigError(f"{key} = {short(seeds)}: a seed is listed twice")
+    return seeds
+
+
+def as_entry(method: Any) -> Any:
+    """A method as the sweep keeps it: the spec alone, or a table that holds it under `method`."""
+    entry = method if isinstance(method, Mapping) and "method" in method else {"method": method}
+    build_method(entry["method"])
+    return {"name": label_of(entry["method"]), **entry, **_with(entry, "grid", flat_grid)}
 
 
 def check_sweep(sweep: Sweep) -> None:
@@ -140,7 +152,13 @@ def check_sweep(sweep: Sweep) -> None:
     make_experiment(sweep.base, "base")
     if sweep.vary and sweep.problems:
         raise ConfigError("vary and problems are both given; legal: one of the two")
+    scores = {"table.score": sweep.table.score} | ({"tune.score": sweep.tune.score} if sweep.tune else {})
+    for key, score in scores.items():
+        if score not in (known := comparable()):
+            raise ConfigError(f"{key}: no score {short(score)}; {legal_words(score, known)}")
     names = [entry.name for entry in sweep.methods]
+    if not all(names) or not names:
+        raise ConfigError("methods must be a list of one method or more, each with a name")
     for name in names:
         if names.count(name) > 1:
             raise ConfigError(
@@ -150,22 +168,3 @@ def check_sweep(sweep: Sweep) -> None:
         raise ConfigError(
             f"table.baseline = {short(sweep.table.baseline)} is no method of the sweep; {legal_words(str(sweep.table.baseline), names)}"
         )
-
-
-def _explain(error: ValidationError) -> str:
-    """One problem in one line: key, what was given, what is legal."""
-    problem = error.errors()[0]
-    *place, last = problem["loc"]
-    key = shorten(".".join(map(str, problem["loc"])), SHOWN_CHARACTERS)
-    if problem["type"] == "extra_forbidden":
-        return f"no key {key}; {legal_words(str(last), _legal_keys(place))}"
-    if problem["type"] == "missing":
-        return f"{key} is missing"
-    reason = problem["msg"].removeprefix("Value error, ").replace("dictionary", "table")
-    return f"{key} = {short(problem['input'])} is not legal: {reason[0].lower()}{reason[1:]}"
-
-
-def _legal_keys(place: list[int | str]) -> Iterable[str]:
-    tables: dict[str, type[Table]] = {"methods": MethodEntry, "tune": Tune, "table": TableOptions}
-    table: type[Table] = tables[str(place[0])] if place else Sweep
-    return table.model_fields

@@ -5,7 +5,7 @@ from __future__ import annotations
 from counterpoise.core.method import Method, Weighting, method, part
 from counterpoise.core.part import Exchange, Part, Stats
 from counterpoise.core.tree import Params, Tree, multiply, norm
-from counterpoise.registry.registry import Positive
+from counterpoise.registry.schema import Positive
 
 PAPER = "Jhunjhunwala et al. 2023, arXiv:2301.09604"
 

@@ -13,14 +13,19 @@ from typing import Any, NamedTuple
 import typer
 
 from counterpoise.cli.commands import app
+from counterpoise.registry.schema import is_table
 from counterpoise.run.config.experiment import Experiment
 
+TABLES = {
+    name: [*one.type.parameters()] if is_table(one.type) else []
+    for name, one in Experiment.parameters().items()
+}
 KEYS = [
-    *Experiment.model_fields,
+    *Experiment.parameters(),
     *(
         f"{table}.{key}"
-        for table, field in Experiment.model_fields.items()
-        for key in getattr(field.annotation, "model_fields", ())
+        for table, known in TABLES.items()
+        for key in known
     ),
     "data.path", "partition.alpha", "partition.minimum", "model.hidden", "model.norm", "model.width", "method.fedprox.mu",
     "local", "nonsense", "data.nonsense", "method.x", "__class__", "a.b.c", "", ".", "local.lr.x",
@@ -111,14 +116,13 @@ def random_experiment(draw: random.Random, known: list[dict[str, Any]]) -> Fuzze
 
 def mutate(draw: random.Random, tables: dict[str, Any]) -> Iterator[str]:
     """Change one value, key or table in place; yields the keys it touched."""
-    name = draw.choice([*Experiment.model_fields, "nonsense", "Rounds", "données"])
+    name = draw.choice([*TABLES, "nonsense", "Rounds", "données"])
     inner = tables.get(name)
     if not isinstance(inner, dict) or draw.random() < 0.15:
         tables[name] = fitting(draw, name)
         yield name
         return
-    field = Experiment.model_fields[name].annotation if name in Experiment.model_fields else None
-    legal = [*getattr(field, "model_fields", ()), *inner, "alpha", "nonsense", "ключ", "a.b", ""]
+    legal = [*TABLES.get(name, ()), *inner, "alpha", "nonsense", "ключ", "a.b", ""]
     key = draw.choice(legal)
     yield from (name, key)
     if draw.random() < 0.1:

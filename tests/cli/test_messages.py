@@ -62,14 +62,14 @@ def test_python_callers_are_told_as_much() -> None:
 TOO_LARGE = {
     "local.lr=1e300": "local.lr = 1e+300 is not legal with float32; legal: at most 3.403e+38 in size",
     "local.weight_decay=1e300": "local.weight_decay = 1e+300 is not legal",
-    f"evaluate.recall_weights={[1e308] * 10}": "evaluate.recall_weights.0 = 1e+308 is not legal",
-    "local.schedule={cosine={floor=1.8e308}}": "floor = inf is not legal",
-    "local.schedule={cosine={floor=1.7e308}}": "floor = 1.7e+308 is not legal; legal: a number in [0, inf), at most 3.403e+38 in size",
+    f"evaluate.recall_weights={[1e308] * 10}": "evaluate.recall_weights.0 must be a number in [0, 3.40282e+38], not 1e+308",
+    "local.schedule={cosine={floor=1.8e308}}": "floor must be a number in [0, inf), not inf",
+    "local.schedule={cosine={floor=1.7e308}}": "floor must be a number in [0, inf), at most 3.403e+38 in size, not 1.7e+308",
     "local.schedule={steps={at=[1, 2], by=1e38}}": "local.schedule: the rate of round 3 = 1e+75 is not legal with float32",
     "local.schedule={steps={at=[1, 2, 3, 3, 3, 3, 3, 3, 3, 3], by=1e38}}": "local.schedule gives a rate beyond all numbers in round 3 of 4",
-    "method={fedprox={mu=1e300}}": "mu = 1e+300 is not legal",
-    "method={fedadam={tau=1e38}}": "tau = 1e+38 is not legal; legal: a number in (0, 1e+15]",
-    "partition.alpha=1e300": "alpha = 1e+300 is not legal; legal: a number in (0, 1e+09]",
+    "method={fedprox={mu=1e300}}": "mu must be a number in [0, inf), at most 3.403e+38 in size, not 1e+300",
+    "method={fedadam={tau=1e38}}": "tau must be a number in (0, 1e+15], not 1e+38",
+    "partition.alpha=1e300": "alpha must be a number in (0, 1e+09], not 1e+300",
 }
 
 

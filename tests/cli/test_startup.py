@@ -21,7 +21,7 @@ from runs import COMMAND, finish, spawn, write_tiny
 
 from counterpoise.cli.progress import Live
 
-HEAVY = ("torch", "numpy", "pydantic", "sklearn", "scipy", "matplotlib", "safetensors")
+HEAVY = ("torch", "numpy", "sklearn", "scipy", "matplotlib", "safetensors")
 TYPERS = {re.match(r"[\w-]+", need)[0] for need in requires("typer") or ()}  # type: ignore[index]  # what it imports itself
 
 

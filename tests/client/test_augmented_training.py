@@ -38,10 +38,9 @@ def run(augment: Augmentation | None, engine: EngineSettings, seed: int = 0) -> 
         module,
         rounds=2,
         local=Local(lr=0.05, batch_size=4),
-        engine=engine,
+        engine=replace(engine, dtype="float64"),
         augment=augment,
         seed=seed,
-        dtype=torch.float64,
         draw_parameters=True,
     )
     with closing(simulation):

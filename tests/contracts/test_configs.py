@@ -12,7 +12,9 @@ from federations import COMPOSITIONS, every_spec, spec_name
 from counterpoise.core.local import SCHEDULES
 from counterpoise.core.method import METHODS, PARTS, MethodSpec, build_method, find_entry, read_spec
 from counterpoise.errors import ConfigError
-from counterpoise.registry.registry import Entry, Interval, Parameter
+from counterpoise.registry.registry import Entry
+from counterpoise.registry.schema import Interval
+from counterpoise.registry.settings import Parameter
 
 ENTRIES: list[Entry[Any]] = [
     *(METHODS.entry(name) for name in METHODS.names()),
@@ -52,7 +54,7 @@ def test_every_default_is_legal(entry: Entry[Any], parameter: Parameter) -> None
 def test_numbers_outside_the_interval_are_refused_by_name(entry: Entry[Any], parameter: Parameter) -> None:
     assert parameter.interval is not None
     for value in _outside(parameter.interval):
-        with pytest.raises(ConfigError, match=f"{parameter.name} = .* is not legal; legal: ") as caught:
+        with pytest.raises(ConfigError, match=f"{parameter.name} must be .*, not ") as caught:
             entry.build(NEEDED.get(entry.name, {}) | {parameter.name: value})
         assert len(str(caught.value).splitlines()) == 1
         assert str(parameter.interval) in str(caught.value)
@@ -61,7 +63,7 @@ def test_numbers_outside_the_interval_are_refused_by_name(entry: Entry[Any], par
 @pytest.mark.parametrize(("entry", "parameter"), PARAMETERS, ids=_id)
 def test_a_value_of_another_type_is_refused_by_name(entry: Entry[Any], parameter: Parameter) -> None:
     for value in ({"no": "such"}, object()):
-        with pytest.raises(ConfigError, match=f"{parameter.name} = "):
+        with pytest.raises(ConfigError, match=f"{parameter.name} must be "):
             entry.build(NEEDED.get(entry.name, {}) | {parameter.name: value})
 
 

@@ -47,7 +47,8 @@ def test_of_many_words_the_first_are_listed_and_all_are_counted() -> None:
     words = [f"w{number:04d}" for number in range(3000)]
     assert listed(words[:SHOWN_WORDS]) == ", ".join(words[:SHOWN_WORDS])
     assert listed(words).endswith(f"{words[SHOWN_WORDS - 1]}, ... (3,000 in all)")
-    assert "did you mean 'w2999'? " in legal_words("w2999x", words)
+    assert legal_words("w2999x", words) == "did you mean 'w2999'?"
+    assert legal_words("zzz", words) == f"legal: {listed(words)}"
 
 
 def test_with_a_command_that_lists_them_only_few_words_are_listed() -> None:

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from counterpoise.data.partition import PARTITIONS, Labels, Split
 from counterpoise.data.partitions.owners import draw_shares
 from counterpoise.errors import ConfigError
-from counterpoise.registry.registry import Interval, Parameter
+from counterpoise.registry.schema import Interval
+from counterpoise.registry.settings import Parameter
 from counterpoise.system import capacity
 
 NAMES = PARTITIONS.names()

@@ -44,9 +44,9 @@ def test_all_data_sets_are_registered_with_paper_and_summary() -> None:
 
 
 def test_a_wrong_option_of_a_set_is_refused_before_anything_is_read() -> None:
-    with pytest.raises(ConfigError, match="legal: 'stratified' or 'official'"):
+    with pytest.raises(ConfigError, match="must be 'stratified' or 'official'"):
         DATASETS.build("adult", {"split": "random"})
-    with pytest.raises(ConfigError, match=r"size = 4 is not legal; legal: a whole number in \[8, 1024\]"):
+    with pytest.raises(ConfigError, match=r"size must be a whole number in \[8, 1024\], not 4"):
         DATASETS.build("tiny_imagenet", {"size": 4})
 
 

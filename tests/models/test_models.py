@@ -196,7 +196,5 @@ def test_groups_that_do_not_divide_are_refused() -> None:
 
 
 def test_a_wrong_norm_is_refused_with_the_legal_ones() -> None:
-    with pytest.raises(
-        ConfigError, match="norm = 'bach' is not legal; legal: 'batch' or 'group' or 'layer' or 'none'"
-    ):
+    with pytest.raises(ConfigError, match="norm must be 'batch' or 'group' or 'layer' or 'none', not 'bach'"):
         MODELS.build("resnet18", {"norm": "bach"})

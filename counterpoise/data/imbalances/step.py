@@ -11,7 +11,7 @@ from counterpoise.data.imbalances.subsample import Factor, keep, reduced
 from counterpoise.data.partition import Labels, Rows
 from counterpoise.data.skew import class_sizes
 from counterpoise.errors import ConfigError
-from counterpoise.registry.registry import Fraction
+from counterpoise.registry.schema import Fraction
 
 MinorityIds = Literal["climb", "half"] | tuple[int, ...]
 

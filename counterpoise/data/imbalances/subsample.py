@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from counterpoise.data.partition import Labels, Rows
 from counterpoise.data.skew import class_sizes
-from counterpoise.registry.registry import Interval
+from counterpoise.registry.schema import Interval
 
 Factor = Annotated[float, Interval(0, math.inf, open_low=True, open_high=True)]
 

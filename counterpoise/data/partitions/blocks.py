@@ -7,7 +7,7 @@ import numpy as np
 from counterpoise.data.partition import Labels, Partition, partition
 from counterpoise.data.partitions.owners import Owned, by_class, even_runs, partition_by
 from counterpoise.data.skew import class_sizes
-from counterpoise.registry.registry import Positive, Whole
+from counterpoise.registry.schema import Positive, Whole
 
 
 @partition("blocks", paper="BalanceFL (Shuai et al., 2022)")

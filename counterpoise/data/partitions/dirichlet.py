@@ -7,7 +7,7 @@ import numpy as np
 from counterpoise.data.partition import Labels, Partition, partition
 from counterpoise.data.partitions.owners import Concentration, Owned, draw_shares, hand_out, partition_by
 from counterpoise.data.skew import class_sizes
-from counterpoise.registry.registry import Whole
+from counterpoise.registry.schema import Whole
 
 
 @partition("dirichlet", paper="Fed-GraB (Xiao et al., 2023)")

@@ -8,7 +8,7 @@ from counterpoise.data.partition import Labels, Partition, Rows, partition
 from counterpoise.data.partitions.owners import Concentration, Owned, even_runs, hand_out, partition_by
 from counterpoise.data.partitions.redrawn import MOST_SHARES, capped_draw, redraw
 from counterpoise.data.skew import class_sizes
-from counterpoise.registry.registry import Whole
+from counterpoise.registry.schema import Whole
 
 WORKERS = 10  # clients of one block
 

@@ -14,7 +14,7 @@ from counterpoise.data.partitions.owners import (
     partition_by,
 )
 from counterpoise.data.skew import Counts, Floats, class_sizes
-from counterpoise.registry.registry import Whole
+from counterpoise.registry.schema import Whole
 
 NO_MASS = 1e-12
 

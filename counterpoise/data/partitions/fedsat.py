@@ -18,7 +18,7 @@ from counterpoise.data.partitions.owners import (
 from counterpoise.data.partitions.redrawn import dirichlet_capped
 from counterpoise.data.skew import Floats, class_sizes
 from counterpoise.errors import ConfigError
-from counterpoise.registry.registry import Count, Whole
+from counterpoise.registry.schema import Count, Whole
 
 LEAST = 2  # samples of each class that a client holds
 Held = NDArray[np.bool_]  # [N, C]

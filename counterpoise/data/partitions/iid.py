@@ -6,7 +6,7 @@ import numpy as np
 
 from counterpoise.data.partition import Labels, Partition, partition
 from counterpoise.data.partitions.owners import Owned, even_runs, partition_by
-from counterpoise.registry.registry import Whole
+from counterpoise.registry.schema import Whole
 
 
 @partition("iid")

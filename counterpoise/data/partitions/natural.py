@@ -7,7 +7,7 @@ import numpy as np
 from counterpoise.data.partition import Labels, Partition, Split, partition
 from counterpoise.data.partitions.owners import Owned, partition_by
 from counterpoise.errors import ConfigError
-from counterpoise.registry.registry import Whole
+from counterpoise.registry.schema import Whole
 
 
 @partition("natural")

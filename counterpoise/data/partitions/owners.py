@@ -8,11 +8,10 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from counterpoise.data.partition import Labels, Partition, Rows, Split
+from counterpoise.data.partition import MOST_CLIENTS, Labels, Partition, Rows, Split
 from counterpoise.data.skew import Counts, Floats
 from counterpoise.errors import ConfigError
-from counterpoise.registry.arguments import MOST_CLIENTS
-from counterpoise.registry.registry import Interval
+from counterpoise.registry.schema import Interval
 from counterpoise.system.capacity import check_fits
 
 Concentration = Annotated[float, Interval(0, 1e9, open_low=True)]

@@ -17,7 +17,7 @@ from counterpoise.data.partitions.owners import (
     shares_to_counts,
 )
 from counterpoise.data.skew import Counts, class_sizes
-from counterpoise.registry.registry import Whole
+from counterpoise.registry.schema import Whole
 
 MOST_TRIES = 1000
 MOST_SHARES = 4_000_000  # drawn in all tries together: what bounds the time with many clients and classes

@@ -6,7 +6,7 @@ import numpy as np
 
 from counterpoise.data.partition import Labels, Partition, partition
 from counterpoise.data.partitions.owners import Owned, by_class, even_runs, partition_by
-from counterpoise.registry.registry import Count, Whole
+from counterpoise.registry.schema import Count, Whole
 
 
 @partition("shards", paper="FedAvg (McMahan et al., 2017)")

@@ -15,7 +15,7 @@ from counterpoise.data.root import find_file, look_for
 from counterpoise.data.sets.assemble import check_labels, checksums, to_samples
 from counterpoise.data.tables.delimited import read_lines
 from counterpoise.errors import DataError
-from counterpoise.registry.registry import Interval
+from counterpoise.registry.schema import Interval
 
 Side = Annotated[int, Interval(8, 1024)]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from counterpoise.data.dataset import Dataset, Loader, dataset
-from counterpoise.registry.registry import Count, Interval, Whole
+from counterpoise.registry.schema import Count, Interval, Whole
 
 Share = Annotated[float, Interval(0, 0.5, open_low=True, open_high=True)]
 

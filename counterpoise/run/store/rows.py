@@ -2,94 +2,90 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
-
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
+from typing import Any
 
 from counterpoise.errors import DataError
 from counterpoise.metrics.catalogue import headline
 
 LARGEST = 2**53  # of the whole numbers that a float holds
+MOST = sys.float_info.max
 
-Count = Annotated[int, Field(ge=0, le=LARGEST)]
-
-
-class Row(BaseModel):
-    """A row of a log; it may have more keys."""
-
-    model_config = ConfigDict(strict=True, allow_inf_nan=False)
-
-    round: Count
+# Not the validator of settings, which converts and explains: logs have millions of values, and one of them is right or damaged.
+Check = Callable[[Any], bool]
+Form = Mapping[str, "Check | Form"]  # key -> what its value must be; a form: each of a list of tables
 
 
-class Spent(Row):
-    """A row of timing.jsonl."""
-
-    seconds: Annotated[float, Field(ge=0)]
+def is_whole(value: Any) -> bool:
+    return type(value) is int
 
 
-class Rejected(BaseModel):
-    """A reply that was not used."""
-
-    client: int
-    reason: str
+def is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= LARGEST
 
 
-class Clipped(BaseModel):
-    """An update that was shortened."""
-
-    model_config = ConfigDict(strict=True, allow_inf_nan=False)
-
-    client: int
-    norm: float
-    bound: Annotated[float, Field(gt=0)]
+def is_number(value: Any) -> bool:
+    return type(value) in (int, float) and -MOST <= value <= MOST
 
 
-class Round(Row):
-    """What a row of metrics.jsonl has, whether the model was scored or not."""
-
-    lr: float
-    asked: Count
-    tasks: Count
-    replied: Count
-    rejected: list[Rejected]
-    clipped: list[Clipped] = []
-    loss: float | None
-    bytes_down: Count
-    bytes_up: Count
-    skipped: bool
+def is_number_or_none(value: Any) -> bool:
+    return value is None or is_number(value)
 
 
-TIMES = TypeAdapter(list[Spent])
+SPENT: Form = {"round": is_count, "seconds": lambda value: is_number(value) and value >= 0}
+REJECTED: Form = {"client": is_whole, "reason": lambda value: isinstance(value, str)}
+CLIPPED: Form = {
+    "client": is_whole,
+    "norm": is_number,
+    "bound": lambda value: is_number(value) and value > 0,
+}
+ROUND: Form = {
+    "round": is_count,
+    "lr": is_number,
+    "asked": is_count,
+    "tasks": is_count,
+    "replied": is_count,
+    "rejected": REJECTED,
+    "loss": is_number_or_none,
+    "bytes_down": is_count,
+    "bytes_up": is_count,
+    "skipped": lambda value: isinstance(value, bool),
+}
 
 
 def check_rounds(rows: Sequence[dict[str, Any]], path: Path) -> None:
-    """Refuse rows of metrics.jsonl that no run writes."""
-    _check(_rounds(headline()), rows, path)
+    """Refuse rows of metrics.jsonl that no run writes; of the scores, those that readers show of a run at work."""
+    _check(ROUND, {"clipped": CLIPPED, **dict.fromkeys(headline(), is_number_or_none)}, rows, path)
 
 
 def check_times(rows: Sequence[dict[str, Any]], path: Path) -> None:
     """Refuse rows of timing.jsonl that no run writes."""
-    _check(TIMES, rows, path)
+    _check(SPENT, {}, rows, path)
 
 
-@functools.cache
-def _rounds(scores: tuple[str, ...]) -> TypeAdapter[Any]:
-    """Rounds with, of the scores, those that readers show of a run at work."""
-    form = create_model("Scored", __base__=Round, **dict.fromkeys(scores, (float | None, None)))  # type: ignore[call-overload]
-    return TypeAdapter(list[form])
-
-
-def _check(form: TypeAdapter[Any], rows: Sequence[dict[str, Any]], path: Path) -> None:
-    try:
-        form.validate_python(rows)
-    except ValidationError as error:
-        number, *key = error.errors()[0]["loc"]
-        where = f" at {'.'.join(map(str, key))}" if key else ""
-        raise DataError(f"{path}, row {int(number) + 1}: damaged{where}, not a row of this log") from None
+def _check(needed: Form, further: Form, rows: Sequence[dict[str, Any]], path: Path) -> None:
+    for number, row in enumerate(rows):
+        if (key := next(_damaged(row, needed, further), None)) is not None:
+            where = f" at {key}" if key else ""
+            raise DataError(f"{path}, row {number + 1}: damaged{where}, not a row of this log")
     for number, row in enumerate(rows):
         if row["round"] != number:
             raise DataError(f"{path}, row {number + 1}: damaged, it is of round {row['round'] + 1}")
+
+
+def _damaged(row: Any, needed: Form, further: Form) -> Iterator[str]:
+    """The keys of a row that are missing or hold something else; it may have others."""
+    if not isinstance(row, dict):
+        yield ""
+        return
+    for key, form in (*needed.items(), *((key, form) for key, form in further.items() if key in row)):
+        if not isinstance(form, Mapping):
+            if key not in row or not form(row[key]):
+                yield key
+        elif not isinstance(listed := row.get(key), list):
+            yield key
+        else:
+            for place, one in enumerate(listed):
+                yield from (f"{key}.{place}.{inner}".rstrip(".") for inner in _damaged(one, form, {}))
