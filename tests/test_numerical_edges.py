@@ -31,7 +31,7 @@ from counterpoise.client.plan import make_plan
 from counterpoise.core.local import Batching, Local
 from counterpoise.core.messages import Replies, average_buffers
 from counterpoise.core.method import METHODS, PARTS, Method, MethodSpec, Weighting, build_method, compose
-from counterpoise.core.part import Batch, Census, ClientData, Outputs, Part, Stats
+from counterpoise.core.part import Batch, Census, ClientData, Exchange, Outputs, Part, Stats
 from counterpoise.core.rng import generator
 from counterpoise.core.schedules import cosine
 from counterpoise.core.tree import Tree, leaves, mix
@@ -214,7 +214,7 @@ def test_counts_above_2_to_the_24_keep_their_last_digit() -> None:
 
 
 def test_weights_of_clients_above_2_to_the_24_samples_tell_them_apart() -> None:
-    weights = weigh_replies(Method(), _replies([2**24, 2**24 + 1]), {})
+    weights = _weights(Method(), _replies([2**24, 2**24 + 1]))
     assert weights.dtype == torch.float64
     assert weights[0] < weights[1]
     assert float(weights[1] / weights[0]) == pytest.approx(1 + 2**-24, rel=1e-14)
@@ -262,8 +262,10 @@ def test_running_statistics_are_averaged_by_the_weights_of_the_model() -> None:
 
 
 def test_a_variance_stays_above_zero_when_a_rule_extrapolates() -> None:
-    def weigh(weights: Tensor, slot: Tree, replies: Replies) -> Tensor:
-        return torch.where(replies.client == 5, -3.0, 2.0).double()  # client 5 has the least variance: none
+    def weigh(weights: Tensor, slot: Tree, exchange: Exchange) -> Tensor:
+        return torch.where(
+            exchange.replies.client == 5, -3.0, 2.0
+        ).double()  # client 5 has the least variance: none
 
     sim = _batch_norm_run(compose(build_method("fedavg"), Part("extrapolate", weigh=weigh)))
     state, _ = ask_clients(sim, sim.open(), [0, 1, 5])
@@ -297,6 +299,10 @@ def test_a_learning_rate_that_explodes_leaves_the_model_bit_identical() -> None:
     assert sim.engine.memory == {}
 
 
+def _weights(method: Method, replies: Replies) -> Tensor:
+    return weigh_replies(method, Exchange({}, replies, replies.samples, len(replies.client)), {}).weights
+
+
 def _replies(samples: list[int]) -> Replies:
     count = len(samples)
     return Replies(torch.arange(count), torch.tensor(samples), {}, {}, {}, torch.zeros(count))
@@ -308,13 +314,13 @@ def _replies(samples: list[int]) -> Replies:
     st.sampled_from(["samples", "uniform"]),
 )
 def test_weights_are_not_negative_and_sum_to_one(samples: list[int], weighting: Weighting) -> None:
-    weights = weigh_replies(Method(weighting=weighting), _replies(samples), {})
+    weights = _weights(Method(weighting=weighting), _replies(samples))
     assert float(weights.min()) >= 0
     assert float(weights.sum()) == pytest.approx(1, abs=1e-12)
 
 
 def test_half_precision_models_are_weighed_and_summed_in_double() -> None:
-    weights = weigh_replies(Method(), _replies([70_000, 70_000]), {})
+    weights = _weights(Method(), _replies([70_000, 70_000]))
     mixed = mix(weights, {"w": torch.tensor([[60_000.0], [60_000.0]], dtype=torch.float16)})
     assert mixed["w"].dtype == torch.float16
     assert mixed["w"].tolist() == [60_000.0]

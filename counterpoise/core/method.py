@@ -16,7 +16,7 @@ from counterpoise.registry.schema import LARGEST
 
 Weighting: TypeAlias = Literal["samples", "uniform"]
 
-SINGLE_OWNER = ("propose", "loss", "gradient", "choose", "weigh")
+SINGLE_OWNER = ("propose", "loss", "gradient", "choose")
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from counterpoise.core.messages import Replies, Task
+from counterpoise.core.rng import generator
 from counterpoise.core.tree import Params, Tree
 
 
@@ -85,14 +86,29 @@ Measure: TypeAlias = Callable[
 ]  # params, buffers, what is summed over a batch -> these sums over all samples
 
 
+NOTHING: Tree = {}
+
+
 class Exchange(NamedTuple):
     """What a server rule may look at after a round."""
 
     params: Params  # as they were sent out
     replies: Replies
-    weights: Tensor  # [K] float64
+    weights: Tensor  # [K] float64, as far as they are decided
     clients: int  # N, all clients of the federation
     measure: Measure | None = None  # on the server's own samples, where it has any
+    round: int = 0
+    seed: int = 0  # of the run
+    part: str = ""  # who looks
+    upload: Tree = NOTHING  # [K, ...] what the client half of this part sent
+
+    def stream(self) -> torch.Generator:
+        """The random stream of this part in this round, the same whenever it is asked for."""
+        return generator(self.seed, f"server {self.part}", self.round)
+
+    def seen_by(self, part: str) -> Exchange:
+        """The exchange as a part looks at it, its own upload at hand."""
+        return self._replace(part=part, upload=self.replies.upload.get(part, {}))
 
 
 Judge: TypeAlias = Callable[
@@ -166,8 +182,11 @@ class Part:
     choose: Callable[[Tree, Replies, Judge], tuple[Tensor, Tree]] | None = (
         None  # server slot, replies, judge -> rows [K] of the replies to use, slot; at most one part
     )
-    weigh: Callable[[Tensor, Tree, Replies], Tensor] | None = (
-        None  # weights [K], slot, replies -> weights; at most one part
+    weigh: Callable[[Tensor, Tree, Exchange], Tensor] | None = (
+        None  # weights [K], slot, exchange -> weights; a chain in listed order
+    )
+    treat: Callable[[Params, Tree, Exchange], Params] | None = (
+        None  # deltas [K, ...], slot, exchange -> deltas, before they are averaged; a chain in listed order
     )
     update: Callable[[Params, Tree, Exchange], tuple[Params, Tree]] | None = (
         None  # delta, slot, exchange; a chain

@@ -33,7 +33,7 @@ def server_direction(alpha: Fraction = 0.1) -> Part:
         return {"travelled": stats.lr * stats.steps}, memory
 
     def update(delta: Params, slot: Tree, exchange: Exchange) -> tuple[Params, Tree]:
-        travelled = exchange.replies.upload["server_direction"]["travelled"].mean()
+        travelled = exchange.upload["travelled"].mean()
         return delta, {"direction": multiply(delta, -1 / travelled.clamp(min=1e-12))}
 
     return Part(

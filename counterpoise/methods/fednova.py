@@ -6,7 +6,7 @@ from typing import Literal
 
 from counterpoise.core.method import Method, Weighting, method, part
 from counterpoise.core.part import Exchange, Part, Stats, Step
-from counterpoise.core.tree import Params, Tree, add, mix
+from counterpoise.core.tree import Params, Tree, scale_rows
 from counterpoise.methods.fedprox import prox
 from counterpoise.registry.schema import NonNegative
 
@@ -32,18 +32,13 @@ def normalised_averaging(mu: NonNegative = 0.0, effective: Literal["response", "
     def finish(delta: Params, slot: Tree, memory: Tree, stats: Stats) -> tuple[Tree, Tree]:
         return {"response": slot["response"], "steps": stats.steps}, memory
 
-    def update(delta: Params, slot: Tree, exchange: Exchange) -> tuple[Params, Tree]:
-        sent = {
-            key: value.double().cpu()
-            for key, value in exchange.replies.upload["normalised_averaging"].items()
-        }
+    def treat(deltas: Params, slot: Tree, exchange: Exchange) -> Params:
+        sent = {key: value.double().cpu() for key, value in exchange.upload.items()}
         shares = exchange.weights / exchange.weights.sum()
         tau = (shares * sent[effective]).sum()
-        # Added to the mean, so that what earlier rules of the chain did to it stays.
-        excess = exchange.weights * (tau / sent["response"].clamp(min=1e-12) - 1)
-        return add(delta, mix(excess, exchange.replies.delta)), slot
+        return scale_rows(deltas, tau / sent["response"].clamp(min=1e-12))
 
-    return Part("normalised_averaging", start=start, adjust=adjust, finish=finish, update=update)
+    return Part("normalised_averaging", start=start, adjust=adjust, finish=finish, treat=treat)
 
 
 @method("fednova", paper=PAPER)

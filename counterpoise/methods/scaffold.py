@@ -43,7 +43,7 @@ def control_variates() -> Part:
 
     def update(delta: Params, slot: Tree, exchange: Exchange) -> tuple[Params, Tree]:
         shares = torch.full_like(exchange.weights, 1 / exchange.clients)
-        change = mix(shares, exchange.replies.upload["control_variates"]["change"])
+        change = mix(shares, exchange.upload["change"])
         return delta, {"control": add(slot["control"], change)}
 
     return Part(

@@ -72,7 +72,7 @@ def resample(
 
     def update(delta: Params, slot: Tree, exchange: Exchange) -> tuple[Params, Tree]:
         replies, growth = exchange.replies, slot["growth"]
-        latest = replies.upload["resample"]["growth"].to(growth)
+        latest = exchange.upload["growth"].to(growth)
         # A run that went on has its slots where its model is.
         return delta, slot | {"growth": growth.scatter(0, replies.client.to(growth.device), latest)}
 

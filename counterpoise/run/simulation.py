@@ -57,7 +57,7 @@ class Simulation:
         """What the rounds have in common."""
         clients = len(self.work.federation.clients)
         bound = self.cohort.max_influence or None
-        return Server(self.method, self.engine, clients, self.validate, self._measure(), bound)
+        return Server(self.method, self.engine, clients, self.validate, self._measure(), bound, self.seed)
 
     def open(self) -> ServerState:
         """The server before round 0; clients forget what they kept."""

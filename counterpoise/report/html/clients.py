@@ -24,6 +24,7 @@ HOOKS = {
     "propose": "decides what each client is asked to do",
     "choose": "chooses which replies are used",
     "weigh": "decides how much each reply counts",
+    "treat": "changes each reply before they are averaged",
     "update": "learns from the replies, and may change the step that the server takes",
 }
 
