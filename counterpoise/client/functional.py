@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import deepcopy
 from functools import cached_property
 
@@ -82,7 +83,17 @@ class FunctionalModel:
         # Casts must not be kept: the same name holds other values under every transform and in every step.
         with torch.autocast(x.device.type, torch.bfloat16, enabled=self.half and train, cache_enabled=False):
             outputs = functional_call(splitter, state, (x,))
-        return Outputs(*(tensor.to(self.dtype) for tensor in outputs)), buffers
+        return Outputs(outputs.logits.to(self.dtype), outputs.features.to(self.dtype)), buffers
+
+    def outputs_at(self, buffers: Params, x: Tensor) -> Callable[[Params], Outputs]:
+        """A batch under other parameters: by its own statistics as in training, which leaves no trace in the buffers."""
+
+        def at(params: Params) -> Outputs:
+            with torch.no_grad():
+                outputs, _ = self.apply(params, buffers, x, train=True)
+            return Outputs(outputs.logits.detach(), outputs.features.detach(), at)
+
+        return at
 
     def arrange(self, x: Tensor) -> Tensor:
         """Images with their channels last in memory, which is how convolutions on a CPU are quickest."""

@@ -20,6 +20,13 @@ class Batch(NamedTuple):
     x: Tensor  # [B, ...]
     y: Tensor  # [B]
     mask: Tensor  # [B] 1 a real sample, 0 padding
+    passed: Tensor | None = (
+        None  # [] share of the round's local steps that are done; None outside of training
+    )
+
+
+def _without_batch(params: Params) -> Outputs:
+    raise RuntimeError("these outputs come without the batch they are of")
 
 
 class Outputs(NamedTuple):
@@ -27,6 +34,9 @@ class Outputs(NamedTuple):
 
     logits: Tensor  # [B, C]
     features: Tensor  # [B, F] input of the last layer; empty where the model does not name it
+    at: Callable[[Params], Outputs] = (
+        _without_batch  # the same batch under other parameters, without gradients
+    )
 
 
 class Stats(NamedTuple):
@@ -38,6 +48,8 @@ class Stats(NamedTuple):
     momentum: Tensor  # [] local momentum
     knobs: Tree  # settings of this task, by name
     owned: Tensor  # [C] samples of each class before any part prepared them
+    epochs: Tensor | None = None  # [] local epochs of this round
+    batch_size: Tensor | None = None  # []
 
 
 class Gradient(NamedTuple):
@@ -46,6 +58,7 @@ class Gradient(NamedTuple):
     grads: Params
     buffers: Params
     loss: Tensor  # []
+    outputs: Outputs | None = None  # what the model said of the batch on the way
 
 
 class Step(NamedTuple):
@@ -57,6 +70,8 @@ class Step(NamedTuple):
     group_gradients: Callable[
         [Tensor], Gradient
     ]  # members [H, C] -> grads [H, ...] of each group's share of the batch's loss, from one forward pass
+    batch: Batch
+    outputs: Outputs | None = None  # of this step's gradient; None for the gradient source, which makes them
 
 
 class ClientData(NamedTuple):
@@ -66,6 +81,7 @@ class ClientData(NamedTuple):
     labels: Tensor  # [n]
     chances: Tensor | None = None  # [n] draw with replacement by these; None: each sample once an epoch
     strata: Tensor | None = None  # [n] every batch holds equally many samples of each of these groups
+    rate: float = 1.0  # factor on the client's learning rate of this round, which all parts then see
 
 
 class Census(NamedTuple):

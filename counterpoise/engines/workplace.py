@@ -150,7 +150,9 @@ def _stats(work: Workplace, task: Task, data: ClientData, plan: Plan, lr: float)
     counts = torch.bincount(data.labels, minlength=classes)
     owned = torch.bincount(work.federation.client(task.client).labels, minlength=classes)
     knobs = {name: work.like(value) for name, value in task.knobs.items()}
-    return Stats(counts, work.like(plan.steps), work.like(lr), work.like(work.local.momentum), knobs, owned)
+    local, like = work.local, work.like
+    numbers = like(plan.steps), like(lr * data.rate), like(local.momentum)
+    return Stats(counts, *numbers, knobs, owned, like(local.epochs), like(local.batch_size))
 
 
 def batches_of(work: Workplace, opened: Opened) -> Iterator[Batch]:
@@ -160,11 +162,18 @@ def batches_of(work: Workplace, opened: Opened) -> Iterator[Batch]:
     for index, size in enumerate(opened.plan.mask.sum(1).tolist()):
         rows, labels, draws = (visits[name] for name in ("rows", "labels", "draws"))
         inputs = work.inputs(rows[index, :size], tmap(lambda d, s=size, i=index: d[i, :s], draws))
-        yield Batch(inputs, labels[index, :size], ones[:size])
+        yield Batch(inputs, labels[index, :size], ones[:size], visits["passed"][index])
 
 
 def visits_of(opened: Opened) -> Tree:
-    """Rows, labels, mask [S, B] and draws of every planned batch."""
+    """Rows, labels, mask [S, B], draws and the share of the round that is over [S], of every planned batch."""
     data, plan = opened.data, opened.plan
     rows, labels = data.rows[plan.positions], data.labels[plan.positions]
-    return {"rows": rows, "labels": labels, "mask": plan.mask, "draws": opened.draws}
+    passed = torch.arange(plan.steps) / max(plan.steps, 1)
+    return {
+        "rows": rows,
+        "labels": labels,
+        "mask": plan.mask,
+        "draws": opened.draws,
+        "passed": passed.to(opened.stats.lr),
+    }

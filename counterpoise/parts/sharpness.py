@@ -22,6 +22,8 @@ def sam(rho: NonNegative = 0.1) -> Part:
         here = step.gradient_at(step.params)
         uphill = add(step.params, here.grads, rho / (norm(here.grads) + TINY))
         # Running statistics belong to the model that is trained, not to the one looked at uphill.
-        return step.gradient_at(uphill)._replace(buffers=here.buffers, loss=here.loss), slot
+        return step.gradient_at(uphill)._replace(
+            buffers=here.buffers, loss=here.loss, outputs=here.outputs
+        ), slot
 
     return Part("sam", gradient=gradient)
