@@ -12,7 +12,7 @@ from federations import small_model, unequal_federation
 
 import counterpoise as cp
 from counterpoise.api import SimulationResult
-from counterpoise.core.schedules import cosine
+from counterpoise.core.local import cosine
 from counterpoise.data.dataset import no_scaling
 from counterpoise.data.prepare import apply_imbalance
 from counterpoise.errors import ConfigError, DataError

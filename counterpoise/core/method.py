@@ -10,8 +10,7 @@ from torch import nn
 
 from counterpoise.core.part import Part
 from counterpoise.errors import SHOWN_CHARACTERS, ConfigError, short, shorten
-from counterpoise.registry.places import Place, unknown_name
-from counterpoise.registry.registry import Entry, Registry
+from counterpoise.registry.registry import Entry, Place, Registry, unknown_name
 from counterpoise.registry.schema import LARGEST
 
 Weighting: TypeAlias = Literal["samples", "uniform"]

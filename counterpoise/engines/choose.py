@@ -86,7 +86,7 @@ def choose_device(wanted: str) -> str:
     return wanted
 
 
-def settle(settings: EngineSettings, work: Workplace, cohort: int, rounds: int) -> EngineSettings:
+def resolve_engine(settings: EngineSettings, work: Workplace, cohort: int, rounds: int) -> EngineSettings:
     """The settings with every open choice made and the reason given."""
     device = work.device
     name, reason = (settings.name, "asked for") if settings.name != "auto" else _choose_name(work, device)
@@ -112,7 +112,7 @@ def settle(settings: EngineSettings, work: Workplace, cohort: int, rounds: int) 
 
 
 def build_engine(settings: EngineSettings, work: Workplace) -> EmbeddedEngine:
-    """The engine that settled settings describe."""
+    """The engine that resolved settings describe."""
     if settings.name == "flower":
         raise ConfigError(
             "engine.name = 'flower' needs `counterpoise flower up`, `flower simulate` or `flower server`; legal with `run`: auto, loop, stacked"

@@ -13,8 +13,7 @@ from counterpoise.client.round import Progress, begin, end, step
 from counterpoise.core.messages import Broadcast, Result
 from counterpoise.core.part import Batch, Stats
 from counterpoise.core.tree import Tree, concatenate, stack, take, tmap
-from counterpoise.engines.captured import CapturedSteps, StackedStep, shape_of
-from counterpoise.engines.compiled import CompiledStep
+from counterpoise.engines.captured import CapturedSteps, CompiledStep, StackedStep, shape_of
 from counterpoise.engines.lanes import choose_width, schedule
 from counterpoise.engines.workplace import Opened, Workload, Workplace, visits_of
 

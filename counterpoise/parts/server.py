@@ -69,6 +69,6 @@ def server_adaptive(
     return Part("server_adaptive", init=init, update=update)
 
 
-def server_lr(lr: float) -> tuple[Part, ...]:
-    """The server's step as a part, where it is not the plain 1."""
+def optional_server_step(lr: float) -> tuple[Part, ...]:
+    """`server_step` as parts of a method: none where the rate is 1."""
     return () if lr == 1 else (server_step(lr),)

@@ -34,12 +34,12 @@ def test_three_owners_are_all_listed() -> None:
 
 def test_a_part_listed_twice_is_refused() -> None:
     assert _message(["fedprox", "prox"]) == "part 'prox' is listed twice; keep one of the two"
-    assert "part 'server_step' is listed twice" in _message([{"fedavg": {"server": 0.5}}, "server_step"])
+    assert "part 'server_step' is listed twice" in _message([{"fedavg": {"server_lr": 0.5}}, "server_step"])
 
 
 def test_a_method_listed_twice_is_refused_even_without_parts() -> None:
     assert _message(["fedavg", "fedavg"]) == "method 'fedavg' is listed twice; keep one of the two"
-    assert "'fedavg' is listed twice" in _message(["fedavg", {"fedavg": {"server": 0.5}}])
+    assert "'fedavg' is listed twice" in _message(["fedavg", {"fedavg": {"server_lr": 0.5}}])
 
 
 def test_methods_of_different_weightings_are_refused_with_a_way_out() -> None:
