@@ -22,7 +22,7 @@ from counterpoise.registry.schema import (
 from counterpoise.registry.settings import Settings
 
 Schedule: TypeAlias = Callable[[float, int, int], float]  # first rate, round, rounds -> rate of that round
-Batching: TypeAlias = Literal["auto", "pad", "wrap", "drop"]  # of the last short batch
+Batching: TypeAlias = Literal["auto", "pad", "wrap", "drop"]  # how the last short batch is handled
 LARGEST_BATCH, MOST_EPOCHS = 1 << 20, 10_000
 
 SCHEDULES: Registry[Schedule] = Registry("schedule", largest=LARGEST)
@@ -71,10 +71,8 @@ class Local(Settings, table="local"):
     """How a client trains; the same for every method."""
 
     lr: Annotated[NonNegative, "learning rate of the first round; 0 leaves the model as it is"] = 0.1
-    batch_size: Annotated[int, Interval(1, LARGEST_BATCH), "samples a step"] = 32
-    epochs: Annotated[
-        int, Interval(1, MOST_EPOCHS), "passes over its data that a client makes in a round"
-    ] = 1
+    batch_size: Annotated[int, Interval(1, LARGEST_BATCH), "samples per step"] = 32
+    epochs: Annotated[int, Interval(1, MOST_EPOCHS), "passes over its data per client per round"] = 1
     momentum: Annotated[ProperFraction, "momentum of the local steps, from 0 in each round"] = 0.0
     weight_decay: Annotated[NonNegative, "strength of the weight decay"] = 0.0
     decoupled: Annotated[bool, "weight decay outside the method's rule and the momentum"] = False
@@ -89,13 +87,13 @@ class Local(Settings, table="local"):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        read_schedule(self.schedule)  # a wrong name is told here, not in the first round
+        read_schedule(self.schedule)  # an unknown name is refused here, not in the first round
 
     def resolve_batching(self, has_batch_norm: bool) -> Local:
-        """The settings with the batching of a model chosen; padding would enter BatchNorm's statistics."""
+        """The settings with `auto` batching resolved for a model; padding would enter BatchNorm's statistics."""
         if has_batch_norm and self.batching == "pad":
             raise ConfigError(
-                "local.batching = 'pad' would mix padding into BatchNorm's statistics; legal with this model: 'auto', 'wrap', 'drop'"
+                "local.batching must be 'auto', 'wrap' or 'drop' with BatchNorm, not 'pad': padding would enter its statistics"
             )
         if self.batching != "auto":
             return self
@@ -106,5 +104,5 @@ class Local(Settings, table="local"):
             return read_schedule(self.schedule)(self.lr, round, rounds)
         except OverflowError:
             raise ConfigError(
-                f"local.schedule gives a rate beyond all numbers in round {round} of {rounds}"
+                f"local.schedule: the learning rate overflows in round {round} of {rounds}"
             ) from None

@@ -1,4 +1,4 @@
-"""All local steps of a chunk on a GPU by one captured step, replayed: no kernel launches from Python."""
+"""Local steps as one program: captured as a CUDA graph and replayed without kernel launches from Python, or compiled."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WARM_UP = 3  # runs before capture, in which libraries choose their kernels and 
 
 
 class CapturedSteps:
-    """A step captured for one shape of its inputs. What it reads and writes has fixed places, filled before each run."""
+    """A step captured for one shape of its inputs, which are copied to fixed addresses before each run."""
 
     def __init__(self, step: StackedStep, batch_at: BatchAt, inputs: Tree) -> None:
         self._step, self._batch_at = step, batch_at
@@ -58,7 +58,7 @@ class CapturedSteps:
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Collect garbage now and not while capturing: a graph of another run that is freed meanwhile ends the capture."""
+    """Collect garbage now and not while capturing: freeing the graph of another run would abort the capture."""
     was_enabled = gc.isenabled()
     gc.collect()
     gc.disable()
@@ -75,13 +75,13 @@ def shape_of(inputs: Tree) -> tuple[object, ...]:
 
 
 class CompiledStep:
-    """The step as one compiled program. One that cannot be compiled whole runs as it is, which a warning says.
+    """The step compiled as one program; one that cannot be compiled whole runs uncompiled, with a warning.
 
-    In pieces a compiler would run it unfused without a word, several times slower than the plain step.
+    With graph breaks it would silently run unfused, several times slower than the plain step.
     """
 
     def __init__(self, step: StackedStep, plain: StackedStep, backend: str = "inductor") -> None:
-        """`step` is written for a compiler, `plain` gives the same and is quickest without one."""
+        """`step` is written for a compiler, `plain` gives the same and is faster without one."""
         self._plain = plain
         self._compiled: StackedStep | None = torch.compile(
             step, dynamic=False, fullgraph=True, backend=backend
@@ -90,7 +90,7 @@ class CompiledStep:
     def __call__(self, progress: Progress, batch: Batch, stats: Stats) -> Progress:
         if self._compiled is None:
             return self._plain(progress, batch, stats)
-        from torch._dynamo import config  # takes two seconds, which only those who compile wait for
+        from torch._dynamo import config  # slow to import: two seconds
         from torch._dynamo.exc import TorchDynamoException
 
         try:

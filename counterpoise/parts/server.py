@@ -11,7 +11,7 @@ from counterpoise.core.part import Census, Chart, Exchange, Part
 from counterpoise.core.tree import Params, Tree, add, multiply, norm, tmap, zeros
 from counterpoise.registry.schema import Interval, Positive, ProperFraction
 
-Adaptivity = Annotated[float, Interval(0, 1e15, open_low=True)]  # whose square a float32 still holds
+Adaptivity = Annotated[float, Interval(0, 1e15, open_low=True)]  # its square fits into a float32
 
 
 @part("server_step", off={"lr": 1.0})

@@ -19,7 +19,7 @@ from counterpoise.registry.settings import Parameter, read_parameters
 
 Product = TypeVar("Product")
 Factory = TypeVar("Factory", bound=Callable[..., Any])
-LOADING = threading.RLock()  # of all registries: what one loads may ask another
+LOADING = threading.RLock()  # shared by all registries: a module that one loads may use another
 
 
 class Place(NamedTuple):
@@ -50,13 +50,13 @@ def unknown_name(kind: str, name: object, known: Iterable[str], place: Place) ->
 
 @dataclass(frozen=True)
 class Entry(Generic[Product]):
-    """A registered factory with what the docs say of it."""
+    """A registered factory, with its paper and facts for the docs."""
 
     name: str
     factory: Callable[..., Product]
     paper: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)
-    largest: float = math.inf  # size of a number among the arguments
+    largest: float = math.inf  # bound on the absolute value of numeric arguments
     kind: str = ""
     renamed: Mapping[str, str] = field(default_factory=dict)  # old name of an argument -> its name now
 
@@ -156,7 +156,7 @@ class Registry(Generic[Product]):
         return self.entry(name).build(arguments)
 
     def _ensure_loaded(self) -> None:
-        """Once; other threads wait until it is done, and what is loaded may ask for entries meanwhile."""
+        """Import all modules once; other threads wait, and a module may look up entries while it loads."""
         if self._loaded:
             return
         with LOADING:
@@ -169,7 +169,7 @@ class Registry(Generic[Product]):
 
 
 def import_modules(package: str) -> None:
-    """Import a package or a module, and all that a package holds."""
+    """Import a module, or a package with all its modules."""
     found = importlib.import_module(package)
     for module in pkgutil.iter_modules(getattr(found, "__path__", ())):
         importlib.import_module(f"{package}.{module.name}")
