@@ -52,7 +52,9 @@ def _bound(path: str, layer: nn.Module) -> float:
     if isinstance(layer, _WEIGHTED):
         return 1 / math.sqrt(layer.weight[0].numel())
     known = ", ".join(kind.__name__ for kind in (*_WEIGHTED, LSTM, *_NORMS))
-    raise ConfigError(f"initialise: no rule for {type(layer).__name__} at {short(path)}; it must be one of {known}")
+    raise ConfigError(
+        f"initialise: no rule for {type(layer).__name__} at {short(path)}; it must be one of {known}"
+    )
 
 
 def _reset_norm(layer: nn.Module) -> None:

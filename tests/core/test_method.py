@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -60,7 +61,7 @@ def test_an_unknown_name_names_the_key_guesses_and_says_what_lists_all() -> None
     "spec", [None, 3, [], [[]], ["fedavg", 7], {"fedprox": 0.1}, {"fedprox": None}, {}, [{}], b"ab"]
 )
 def test_a_spec_of_another_shape_is_refused_in_one_line(spec: Any) -> None:
-    assert "is not legal; legal: " in _message(spec)
+    assert re.match(r"method(: fedprox)? must be .*, not ", _message(spec))
 
 
 def test_every_way_to_write_a_method_reads_alike() -> None:

@@ -131,14 +131,14 @@ def test_missing_arguments_are_named() -> None:
 
 def test_near_misses_are_guessed() -> None:
     with pytest.raises(
-        ConfigError, match=r"no thing 'smaple'; did you mean 'sample'[?] legal: needy, sample"
+        ConfigError, match=r"no thing 'smaple'; did you mean 'sample'[?] one of needy, sample"
     ):
         THINGS.build("smaple")
     with pytest.raises(
-        ConfigError, match=r"no argument 'cuont'; did you mean 'count'[?] legal: anything, count"
+        ConfigError, match=r"no argument 'cuont'; did you mean 'count'[?] one of anything, count"
     ):
         THINGS.build("sample", {"cuont": 1})
-    with pytest.raises(ConfigError, match=r"^no thing 'xyz'; legal: needy, sample$"):
+    with pytest.raises(ConfigError, match=r"^no thing 'xyz'; one of needy, sample$"):
         THINGS.entry("xyz")
 
 
