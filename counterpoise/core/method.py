@@ -50,7 +50,7 @@ class Method:
 
     @property
     def descends_plainly(self) -> bool:
-        """Whether every local step is ``y - lr g``: no part looks at a gradient."""
+        """Whether every local step is ``y - lr g``: no part changes the gradient."""
         return all(part.gradient is None and part.adjust is None for part in self.parts)
 
     def adapt(self, module: nn.Module) -> nn.Module:

@@ -48,7 +48,7 @@ class Gradient(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What a gradient rule may look at."""
+    """What a gradient rule may use."""
 
     params: Params
     stats: Stats
@@ -86,7 +86,7 @@ Measure: TypeAlias = Callable[
 
 
 class Exchange(NamedTuple):
-    """What a server rule may look at after a round."""
+    """What a server rule may use after a round."""
 
     params: Params  # as they were sent out
     replies: Replies

@@ -52,7 +52,7 @@ class Trainer(Protocol):
 
 @dataclass(frozen=True)
 class Workplace:
-    """A method at work on a federation: what never changes during a run."""
+    """Method, model, settings and data of a run: what never changes during it."""
 
     method: Method
     model: FunctionalModel

@@ -38,7 +38,7 @@ class ScoreEntry(NamedTuple):
 
 HEADLINE: tuple[Place, ...] = ("summary",)
 COLUMN: tuple[Place, ...] = ("summary", "table")  # of the comparison's table and the report's
-ALWAYS: tuple[Place, ...] = ("summary", "table", "runs", "curve")  # also where runs stand in a few columns
+ALWAYS: tuple[Place, ...] = ("summary", "table", "runs", "curve")  # also where a run has few columns
 SHORTEST: tuple[Place, ...] = (*ALWAYS, "line")  # also where a run has one line
 
 PER_CLASS = "per_class_"  # begins the names of lists with a value for each class

@@ -120,5 +120,5 @@ def _value(value: Any) -> str:
 
 
 def _text(text: str) -> str:
-    # JSON's escapes are TOML's, but for DEL, which TOML wants escaped too.
+    # JSON's escapes are TOML's, except for DEL, which TOML escapes too.
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007F")
