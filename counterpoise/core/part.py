@@ -14,15 +14,16 @@ from counterpoise.core.rng import generator
 from counterpoise.core.tree import Params, Tree
 
 
+ZERO, ONE = torch.zeros(()), torch.ones(())
+
+
 class Batch(NamedTuple):
     """One mini-batch."""
 
     x: Tensor  # [B, ...]
     y: Tensor  # [B]
-    mask: Tensor  # [B] 1 a real sample, 0 padding
-    passed: Tensor | None = (
-        None  # [] share of the round's local steps that are done; None outside of training
-    )
+    mask: Tensor  # [B] 1 for a real sample, 0 for padding
+    passed: Tensor = ZERO  # [] share of the round's local steps that are done
 
 
 def _without_batch(params: Params) -> Outputs:
@@ -30,10 +31,10 @@ def _without_batch(params: Params) -> Outputs:
 
 
 class Outputs(NamedTuple):
-    """What a model says of a batch."""
+    """What a model computes for a batch."""
 
     logits: Tensor  # [B, C]
-    features: Tensor  # [B, F] input of the last layer; empty where the model does not name it
+    features: Tensor  # [B, F] input of the last layer; empty where the model has no `features`
     at: Callable[[Params], Outputs] = (
         _without_batch  # the same batch under other parameters, without gradients
     )
@@ -48,8 +49,8 @@ class Stats(NamedTuple):
     momentum: Tensor  # [] local momentum
     knobs: Tree  # settings of this task, by name
     owned: Tensor  # [C] samples of each class before any part prepared them
-    epochs: Tensor | None = None  # [] local epochs of this round
-    batch_size: Tensor | None = None  # []
+    epochs: Tensor = ONE  # [] local epochs of this round
+    batch_size: Tensor = ONE  # []
 
 
 class Gradient(NamedTuple):
@@ -62,7 +63,7 @@ class Gradient(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What a gradient rule may look at."""
+    """What a gradient rule may use."""
 
     params: Params
     stats: Stats
@@ -79,7 +80,7 @@ class ClientData(NamedTuple):
 
     rows: Tensor  # [n]
     labels: Tensor  # [n]
-    chances: Tensor | None = None  # [n] draw with replacement by these; None: each sample once an epoch
+    chances: Tensor | None = None  # [n] draw with replacement by these; None: each sample once per epoch
     strata: Tensor | None = None  # [n] every batch holds equally many samples of each of these groups
     rate: float = 1.0  # factor on the client's learning rate of this round, which all parts then see
 
@@ -106,7 +107,7 @@ NOTHING: Tree = {}
 
 
 class Exchange(NamedTuple):
-    """What a server rule may look at after a round."""
+    """What a server rule may use after a round."""
 
     params: Params  # as they were sent out
     replies: Replies
@@ -133,7 +134,7 @@ Judge: TypeAlias = Callable[
 
 
 class Chart(NamedTuple):
-    """Something in a part's server slot that is worth looking at: recorded whenever the model is scored, drawn by the report."""
+    """A quantity of a part's server slot, recorded at every evaluation and drawn by the report."""
 
     name: str
     kind: Literal["curve", "bars", "flow", "tree"]  # [], [n], [n, n] from row to column, [n, ...] nodes
@@ -154,7 +155,7 @@ class Part:
     # once
     adapt: Callable[[nn.Module], nn.Module] | None = None  # change the model before its parameters are drawn
     survey: Callable[[ClientData, int], Tree] | None = (
-        None  # data, classes -> what the server hears before round 0
+        None  # data, classes -> what the server gets before round 0
     )
     init: Callable[[Params, Census, Tree], Tree] | None = (
         None  # params, census, surveys [N, ...] -> server slot
@@ -163,11 +164,11 @@ class Part:
 
     # server, before a round
     send: Callable[[Tree, int], Tree] | None = (
-        None  # server slot, round -> what every client of the round is told
+        None  # server slot, round -> what every client of the round gets
     )
 
     propose: Callable[[Tree, int, Sequence[int]], Sequence[Task]] | None = (
-        None  # server slot, round, cohort -> tasks, equally many a client; at most one part
+        None  # server slot, round, cohort -> tasks, the same number per client; at most one part
     )
 
     # client, one by one
@@ -176,7 +177,7 @@ class Part:
         | None
     ) = None  # data, shared, memory, knobs, stream -> data, memory
 
-    # client, stacked: no Python branch on a tensor, no .item(), nothing in place, nothing drawn
+    # client, stacked: no Python branch on a tensor, no .item(), no in-place operation, no randomness
     start: Callable[[Params, Tree, Tree, Stats], Tree] | None = (
         None  # params, shared, memory, stats -> step slot
     )
@@ -218,5 +219,5 @@ class Part:
 
 
 def call(hook: Callable[..., Any] | None, default: Any, *given: Any) -> Any:
-    """The hook's answer, or the default where a part leaves the hook empty."""
+    """The hook's result, or the default where a part leaves the hook empty."""
     return default if hook is None else hook(*given)

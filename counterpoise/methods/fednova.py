@@ -47,5 +47,5 @@ def fednova(
     effective: Literal["response", "steps"] = "response",
     weighting: Weighting = "samples",
 ) -> Method:
-    """Each update divided by what its client's steps amount to, so that clients with more steps do not pull harder."""
+    """Each update divided by the sum of its client's gradient coefficients, so that more steps give no more weight."""
     return Method((*([prox(mu)] if mu else []), normalised_averaging(mu, effective)), weighting)

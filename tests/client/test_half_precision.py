@@ -18,7 +18,7 @@ from counterpoise.core.method import Method
 from counterpoise.core.part import Batch, Stats
 from counterpoise.core.rng import generator
 from counterpoise.core.tree import Params, Tree, stack, take
-from counterpoise.engines.compiled import CompiledStep
+from counterpoise.engines.captured import CompiledStep
 from counterpoise.models.init import initialise
 from counterpoise.models.norms import BatchNorm
 
@@ -50,6 +50,7 @@ def _batches(steps: int) -> list[Batch]:
             torch.randn(CLIENTS, B, *IMAGE, generator=generator(0, "half", k)) + labels.view(CLIENTS, B, 1, 1, 1),
             labels,
             torch.ones(CLIENTS, B),
+            torch.zeros(CLIENTS),
         )
         for k in range(steps)
     ]  # fmt: skip
