@@ -13,7 +13,6 @@ from counterpoise.core.messages import Replies, Task
 from counterpoise.core.rng import generator
 from counterpoise.core.tree import Params, Tree
 
-
 ZERO, ONE = torch.zeros(()), torch.ones(())
 
 
