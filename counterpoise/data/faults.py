@@ -1,4 +1,4 @@
-"""How a bad file is reported: its name, the row where there is one, and the reason, in one line."""
+"""Bad files: what a file may hold, refused before memory is spent on it, and the one-line error with its name and row."""
 
 from __future__ import annotations
 
@@ -6,9 +6,32 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
+
 from counterpoise.errors import ConfigError, CounterpoiseError, DataError
 
-SHOWN_CHARACTERS = 60
+MAX_BYTES = 4 << 30  # unpacked content of one data set
+
+MAX_TEXT_BYTES = 2 << 30
+MAX_LINE = 16 << 20  # characters
+MAX_COLUMNS = 10_000
+MAX_CELLS = 50_000_000
+MAX_CATEGORIES = 1_000
+MAX_WORD = 256  # characters of a label or a client's name
+MAX_CLASSES = 10_000
+MAX_NUMBER = float(np.finfo(np.float32).max)
+
+MAX_MEMBERS = 64  # arrays of an npz
+MAX_NPY_HEADER = 4_096
+MAX_DIMENSIONS = 6
+
+MAX_FILES = 1_000_000
+MAX_PIXELS = 1 << 24  # of one image
+MAX_IMAGE_BYTES = 64 << 20
+
+MAX_PACK_HEADER = 16 << 20
+
+SHOWN_CHARACTERS = 240  # of a parser's own words
 
 
 def fault(source: Path | str, reason: str, row: int | None = None) -> DataError:
@@ -25,12 +48,6 @@ def _looked_in(path: Path) -> str:
     return "" if path.is_absolute() else f" in {Path.cwd()}"
 
 
-def brief(value: object) -> str:
-    """A value as an error may quote it."""
-    text = repr(value)
-    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}..."
-
-
 @contextmanager
 def blamed_on(source: Path | str, trouble: str) -> Iterator[None]:
     """Whatever a parser raises on hostile bytes is the file's fault, in one line."""
@@ -40,7 +57,7 @@ def blamed_on(source: Path | str, trouble: str) -> Iterator[None]:
         raise
     except Exception as error:
         detail = next(iter(str(error).splitlines()), "") or type(error).__name__
-        raise fault(source, f"{trouble}: {detail[: 4 * SHOWN_CHARACTERS]}") from None
+        raise fault(source, f"{trouble}: {detail[:SHOWN_CHARACTERS]}") from None
 
 
 def file_within(path: Path | str, limit: int) -> Path:

@@ -15,9 +15,10 @@ from counterpoise.core.method import build_named
 from counterpoise.core.rng import generator, numpy_generator
 from counterpoise.data.dataset import DATASETS, Assignment, Dataset, Samples
 from counterpoise.data.federation import Federation
-from counterpoise.data.imbalance import IMBALANCES, imbalance_ratio
-from counterpoise.data.partition import PARTITIONS, Labels
+from counterpoise.data.imbalances import IMBALANCES, imbalance_ratio
+from counterpoise.data.partition import PARTITIONS
 from counterpoise.data.skew import class_sizes, imbalance_of
+from counterpoise.data.types import Labels
 from counterpoise.errors import ConfigError, listed
 from counterpoise.registry.schema import ProperFraction, Seed
 from counterpoise.registry.settings import check_arguments

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoise.data.partition import Labels, Rows
+from counterpoise.data.types import Labels, Rows
 
 Counts = NDArray[np.int64]
 Floats = NDArray[np.float64]

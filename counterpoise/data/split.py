@@ -11,9 +11,8 @@ import torch
 from torch import Tensor
 
 from counterpoise.core.rng import numpy_generator
-from counterpoise.data.faults import fault
-from counterpoise.data.limits import MAX_CLASSES
-from counterpoise.data.partition import Rows
+from counterpoise.data.faults import MAX_CLASSES, fault
+from counterpoise.data.types import Rows
 from counterpoise.errors import listed
 
 

@@ -15,8 +15,8 @@ from counterpoise.errors import ConfigError, RunError, listed
 from counterpoise.flower import adapter, children
 from counterpoise.flower.certs import CertFolder, make_certs
 from counterpoise.flower.children import Child
+from counterpoise.flower.data_form import in_words
 from counterpoise.flower.deployment import Endpoint
-from counterpoise.flower.described import in_words
 from counterpoise.flower.front import listening
 from counterpoise.flower.grid import HubGrid
 from counterpoise.flower.hub import Hub

@@ -1,4 +1,4 @@
-"""What every client's data must look like, as the server tells it."""
+"""What every client's data must look like: as the server sends it, and as a config describes it without data."""
 
 from __future__ import annotations
 
@@ -10,16 +10,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from counterpoise.data.dataset import Samples, Scaling
-from counterpoise.data.limits import MAX_BYTES, MAX_CLASSES, MAX_DIMENSIONS
-from counterpoise.data.tables.encoder import Encoder
-from counterpoise.errors import DataError
+from counterpoise.data.dataset import Samples, Scaling, no_scaling, pixel_scaling
+from counterpoise.data.faults import MAX_BYTES, MAX_CATEGORIES, MAX_CLASSES, MAX_DIMENSIONS, MAX_NUMBER
+from counterpoise.data.tables.encoder import Encoder, Number
+from counterpoise.errors import ConfigError, DataError, short
+from counterpoise.registry.registry import Entry
+from counterpoise.registry.schema import Count
 
+NAME = "described"
+PAIR = 2  # mean and deviation
+BYTE = 255
+IMAGE_DIMENSIONS = 3  # channels, height, width
 MAX_TEXT = 16 << 20  # characters of a form
 KEYS = {"classes", "shape", "pixels", "scaling", "label", "columns"}
 
 
-class Form(NamedTuple):
+class DataForm(NamedTuple):
     """What every client's data must look like: all that clients are told of the server's own data."""
 
     classes: tuple[str, ...]
@@ -43,7 +49,7 @@ class Form(NamedTuple):
         return Samples(torch.empty(0, *self.shape, dtype=kind), torch.empty(0, dtype=torch.int64))
 
 
-def read_form(text: str) -> Form:
+def read_form(text: str) -> DataForm:
     """The form in what a server sent; one that is damaged, hostile or of another version is a DataError."""
     if len(text) > MAX_TEXT:
         raise _bad(f"has {len(text):,} characters; legal: at most {MAX_TEXT:,}")
@@ -57,13 +63,13 @@ def read_form(text: str) -> Form:
     if not isinstance(found["pixels"], bool):
         raise _bad("does not say whether inputs are pixels")
     if found["columns"] is None:
-        return Form(classes, shape, found["pixels"], _scaling(found["scaling"], shape))
+        return DataForm(classes, shape, found["pixels"], _scaling(found["scaling"], shape))
     columns, label = Encoder.from_json(found["columns"]), found["label"]
     if not isinstance(label, str) or label in columns.numbers or label in columns.words:
         raise _bad("does not name a label column of its own")
     if shape != (columns.width,) or found["pixels"]:
         raise _bad(f"says inputs of shape {shape}, and columns of {columns.width:,} numbers")
-    return Form(classes, shape, False, _scaling(found["scaling"], shape), label, columns)
+    return DataForm(classes, shape, False, _scaling(found["scaling"], shape), label, columns)
 
 
 def _bad(words: str) -> DataError:
@@ -103,3 +109,97 @@ def _factor(given: Any, shape: tuple[int, ...]) -> Tensor:
     if not fits:
         raise _bad("has a scaling that fits no sample")
     return factor
+
+
+def described(
+    classes: list[str],
+    label: str | None = None,
+    numbers: dict[str, Any] | None = None,
+    words: dict[str, Any] | None = None,
+    shape: list[Count] | None = None,
+    mean: list[float] | None = None,
+    deviation: list[float] | None = None,
+) -> DataForm:
+    """Of a table: label, numbers = { name = [mean, deviation] } and words = { name = [word, ...] }; of a number with gaps
+    [mean, deviation, what stands for a gap], which adds an input that marks them; else the shape of a sample, and of images
+    the mean and deviation of each channel's pixels in [0, 1]."""
+    if len(classes) < PAIR or len(set(classes)) < len(classes):
+        raise ConfigError(f"data.classes = {classes} is not legal; legal: two or more names that differ")
+    if shape is None:
+        return _table(tuple(classes), label, numbers or {}, words or {})
+    if label or numbers or words:
+        raise ConfigError("data.shape is not legal with label, numbers or words, which describe a table")
+    scaling = _pixels(shape, mean, deviation) if mean or deviation else no_scaling()
+    return DataForm(tuple(classes), tuple(shape), bool(mean), scaling)
+
+
+def _pixels(shape: list[int], mean: list[float] | None, deviation: list[float] | None) -> Scaling:
+    image = len(shape) == IMAGE_DIMENSIONS
+    channels = shape[0] if image else 1
+    if not mean or not deviation or not len(mean) == len(deviation) == channels or min(deviation) <= 0:
+        raise ConfigError(
+            f"data.mean = {mean} and data.deviation = {deviation} are not legal; legal: {channels} each, deviations above 0"
+        )
+    scaling = pixel_scaling(tuple(mean), tuple(deviation))
+    return scaling if image else Scaling(*(tensor.view(()) for tensor in scaling))
+
+
+def _table(
+    classes: tuple[str, ...], label: str | None, numbers: dict[str, Any], words: dict[str, Any]
+) -> DataForm:
+    if label is None or not numbers.keys() | words.keys():
+        raise ConfigError(
+            "data.shape is missing; legal: the shape of a sample, or of a table label, numbers and words"
+        )
+    for name in [*numbers.keys() & words.keys(), *({label} & (numbers.keys() | words.keys()))]:
+        raise ConfigError(f"data describes column {name!r} twice; legal: a label, a number or words")
+    fitted = {name: _read_moments(name, given) for name, given in numbers.items()}
+    kinds = {name: _read_kinds(name, given) for name, given in words.items()}
+    columns = Encoder(fitted, kinds)
+    return DataForm(classes, (columns.width,), False, no_scaling(), label, columns)
+
+
+def _read_kinds(name: str, given: Any) -> tuple[str, ...]:
+    words = isinstance(given, list) and all(isinstance(word, str) for word in given)
+    if not words or not 0 < len(set(given)) == len(given) <= MAX_CATEGORIES + 1:
+        legal = f"a list of up to {MAX_CATEGORIES:,} words that differ"
+        raise ConfigError(f"data.words.{name} = {short(given)} is not legal; legal: {legal}")
+    return tuple(given)
+
+
+def _read_moments(name: str, given: Any) -> Number:
+    """A gap is filled with the mean, unless something else is given for it."""
+    fits = isinstance(given, list) and len(given) in (PAIR, PAIR + 1)
+    if not fits or not all(map(_is_number, given)) or not given[1] > 0:
+        raise ConfigError(
+            f"data.numbers.{name} = {short(given)} is not legal; legal: [mean, deviation], the deviation above 0, or [mean, deviation, gap]"
+        )
+    mean, deviation, gap = map(float, (*given, given[0])[: PAIR + 1])
+    return Number(0.0, gap, mean, deviation, flagged=len(given) > PAIR)
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and abs(value) <= MAX_NUMBER
+
+
+DESCRIBED = Entry(NAME, described)
+
+
+def in_words(form: DataForm) -> dict[str, Any]:
+    """The arguments that describe a form: what the server's config takes instead of a file."""
+    found: dict[str, Any] = {"name": NAME, "classes": list(form.classes)}
+    if form.columns is not None:
+        numbers = {name: _in_words(number) for name, number in form.columns.numbers.items()}
+        words = {name: list(kinds) for name, kinds in form.columns.words.items()}
+        return {**found, "label": form.label, "numbers": numbers, "words": words}
+    found["shape"] = list(form.shape)
+    if form.pixels:
+        deviation = 1 / (BYTE * form.scaling.scale.double())
+        mean = -form.scaling.shift.double() * deviation
+        found |= {"mean": mean.flatten().tolist(), "deviation": deviation.flatten().tolist()}
+    return found
+
+
+def _in_words(number: Number) -> list[float]:
+    gap = [number.centre + number.gap] if number.flagged else []
+    return [number.centre + number.mean, number.deviation, *gap]

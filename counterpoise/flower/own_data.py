@@ -24,8 +24,7 @@ from counterpoise.data.tables.encoder import Encoder
 from counterpoise.data.tables.identifiers import drop_key
 from counterpoise.data.tables.table import fitted_table, is_table, open_table
 from counterpoise.errors import ConfigError, DataError
-from counterpoise.flower.data_form import Form, read_form
-from counterpoise.flower.described import DESCRIBED, IMAGE_DIMENSIONS, NAME
+from counterpoise.flower.data_form import DESCRIBED, IMAGE_DIMENSIONS, NAME, DataForm, read_form
 from counterpoise.flower.messages import Hello
 from counterpoise.run.assemble import load_dataset
 from counterpoise.run.config.experiment import Experiment
@@ -34,7 +33,7 @@ from counterpoise.run.config.experiment import Experiment
 class ServerData(NamedTuple):
     """The form that clients are told, and what the server keeps to itself."""
 
-    form: Form
+    form: DataForm
     test: Samples
     notes: tuple[str, ...] = ()  # what became of a table's columns
     odd: tuple[str, ...] = ()  # columns of a table to think twice about
@@ -57,7 +56,7 @@ def server_data(experiment: Experiment, drop: Callable[[str], str] = drop_key) -
         return _server_table(experiment, drop)
     data = load_dataset(experiment.data)
     pixels = data.train.x.dtype == torch.uint8
-    return ServerData(Form(data.classes, data.input_shape, pixels, data.scaling), data.test)
+    return ServerData(DataForm(data.classes, data.input_shape, pixels, data.scaling), data.test)
 
 
 def _server_table(experiment: Experiment, drop: Callable[[str], str]) -> ServerData:
@@ -71,7 +70,7 @@ def _server_table(experiment: Experiment, drop: Callable[[str], str]) -> ServerD
     path = under(None if root is None else Path(root), given["path"])
     named = {key: value for key, value in given.items() if key != "path"}
     fitted = fitted_table(path, **named, drop_words=drop)
-    form = Form(
+    form = DataForm(
         fitted.classes.names, (fitted.encoder.width,), False, no_scaling(), given["label"], fitted.encoder
     )
     return ServerData(form, fitted.samples, fitted.notes, fitted.odd)
@@ -111,7 +110,7 @@ def _split(y: Tensor, share: float) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(split.train), torch.from_numpy(split.test)
 
 
-def _from_dataset(data: Dataset, form: Form) -> tuple[Samples, Tensor, Tensor]:
+def _from_dataset(data: Dataset, form: DataForm) -> tuple[Samples, Tensor, Tensor]:
     """A data set with its classes renamed to the server's; what it keeps for the test is held out."""
     unknown = [name for name in data.classes if name not in form.classes]
     if unknown:
@@ -126,13 +125,13 @@ def _from_dataset(data: Dataset, form: Form) -> tuple[Samples, Tensor, Tensor]:
     return Samples(_coloured(x, form), places[y]), torch.arange(count), torch.arange(count, len(y))
 
 
-def _coloured(x: Tensor, form: Form) -> Tensor:
+def _coloured(x: Tensor, form: DataForm) -> Tensor:
     """Grey images of a client whose federation has images in colour."""
     grey = x.dtype == torch.uint8 and x.dim() == 1 + IMAGE_DIMENSIONS and x.shape[1] == 1
     return x.expand(-1, form.shape[0], -1, -1).contiguous() if grey else x
 
 
-def _check_fit(path: Path, samples: Samples, form: Form) -> None:
+def _check_fit(path: Path, samples: Samples, form: DataForm) -> None:
     if tuple(samples.x.shape[1:]) != form.shape or (samples.x.dtype == torch.uint8) != form.pixels:
         kind = "bytes" if form.pixels else "floats"
         raise DataError(

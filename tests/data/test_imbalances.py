@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterpoise.data.imbalance import IMBALANCES
-from counterpoise.data.imbalances.step import minority_ids
-from counterpoise.data.partition import Labels
+from counterpoise.data.imbalances import IMBALANCES, minority_ids
 from counterpoise.data.skew import class_sizes
+from counterpoise.data.types import Labels
 from counterpoise.errors import ConfigError
 
 

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from counterpoise.data.partition import PARTITIONS, Labels, Split
-from counterpoise.data.partitions.dirichlet_equal import draw_classes
+from counterpoise.data.partition import PARTITIONS, Split
+from counterpoise.data.partitions.dirichlet import draw_classes
 from counterpoise.data.partitions.owners import draw_shares, even_runs, fill_up, shares_to_counts, skim, some
 from counterpoise.data.partitions.redrawn import redraw
 from counterpoise.data.skew import count_matrix
+from counterpoise.data.types import Labels
 from counterpoise.errors import ConfigError
 
 

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterpoise.data.partition import PARTITIONS, Labels, Split
+from counterpoise.data.partition import PARTITIONS, Split
 from counterpoise.data.partitions.owners import draw_shares
+from counterpoise.data.types import Labels
 from counterpoise.errors import ConfigError
 from counterpoise.registry.schema import Interval
 from counterpoise.registry.settings import Parameter

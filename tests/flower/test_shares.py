@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from counterpoise.flower.shares import capped, share_lines
+from counterpoise.flower.serve import capped, share_lines
 
 sizes = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(100, 10**10), min_size=1)
 

@@ -6,8 +6,7 @@ import math
 from pathlib import Path
 
 from counterpoise.data.dataset import Dataset
-from counterpoise.data.faults import check_share, fault
-from counterpoise.data.limits import MAX_BYTES, MAX_CLASSES, MAX_WORD
+from counterpoise.data.faults import MAX_BYTES, MAX_CLASSES, MAX_WORD, check_share, fault
 from counterpoise.data.own.forms import check_alike, check_client_form, check_input_form, check_label_form
 from counterpoise.data.own.npy import AnyArray, Header, Heads, read_array, read_heads
 from counterpoise.data.own.samples import (

@@ -14,8 +14,17 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from counterpoise.data.dataset import Dataset
-from counterpoise.data.faults import blamed_on, check_share, fault, file_within, no_such
-from counterpoise.data.limits import MAX_BYTES, MAX_FILES, MAX_IMAGE_BYTES, MAX_PIXELS
+from counterpoise.data.faults import (
+    MAX_BYTES,
+    MAX_FILES,
+    MAX_IMAGE_BYTES,
+    MAX_PIXELS,
+    blamed_on,
+    check_share,
+    fault,
+    file_within,
+    no_such,
+)
 from counterpoise.data.own.samples import Checked, join
 from counterpoise.data.split import TrainTest, split_note, split_rows
 from counterpoise.data.tables.cells import coded

@@ -12,7 +12,7 @@ from counterpoise.data.faults import fault
 PIXEL_DIMENSIONS = 4  # [n, C, H, W]
 
 
-class Form(Protocol):
+class ArrayHeader(Protocol):
     """What can be told of an array before it is read."""
 
     @property
@@ -22,7 +22,7 @@ class Form(Protocol):
     def dtype(self) -> np.dtype[Any]: ...
 
 
-def check_input_form(source: Path | str, name: str, x: Form) -> None:
+def check_input_form(source: Path | str, name: str, x: ArrayHeader) -> None:
     if x.dtype.kind not in "biuf":
         raise fault(source, f"{name} holds {x.dtype}; legal: numbers")
     if len(x.shape) < 2 or 0 in x.shape:
@@ -32,21 +32,21 @@ def check_input_form(source: Path | str, name: str, x: Form) -> None:
         )
 
 
-def check_label_form(source: Path | str, name: str, y: Form, samples: int) -> None:
+def check_label_form(source: Path | str, name: str, y: ArrayHeader, samples: int) -> None:
     if y.dtype.kind not in "iu":
         raise fault(source, f"{name} holds {y.dtype}; legal: whole numbers")
     if y.shape != (samples,):
         raise fault(source, f"{name} has shape {y.shape}; legal: ({samples},), one label a sample")
 
 
-def check_client_form(source: Path | str, clients: Form, samples: int) -> None:
+def check_client_form(source: Path | str, clients: ArrayHeader, samples: int) -> None:
     if clients.dtype.kind not in "iuUS":
         raise fault(source, f"client holds {clients.dtype}; legal: whole numbers or words")
     if clients.shape != (samples,):
         raise fault(source, f"client has shape {clients.shape}; legal: ({samples},), one a sample")
 
 
-def check_alike(source: Path | str, train: Form, test: Form) -> None:
+def check_alike(source: Path | str, train: ArrayHeader, test: ArrayHeader) -> None:
     """Samples of both halves have one shape, and are bytes in both or in none."""
     kinds = [f"{'uint8' if x.dtype == np.uint8 else 'float32'} {x.shape[1:]}" for x in (train, test)]
     if kinds[0] != kinds[1]:

@@ -13,8 +13,16 @@ import numpy as np
 from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
-from counterpoise.data.faults import blamed_on, brief, fault, file_within
-from counterpoise.data.limits import MAX_BYTES, MAX_DIMENSIONS, MAX_MEMBERS, MAX_NPY_HEADER
+from counterpoise.data.faults import (
+    MAX_BYTES,
+    MAX_DIMENSIONS,
+    MAX_MEMBERS,
+    MAX_NPY_HEADER,
+    blamed_on,
+    fault,
+    file_within,
+)
+from counterpoise.errors import short
 
 SUFFIX = ".npy"
 DAMAGED = "damaged or no npz file"
@@ -90,11 +98,11 @@ def _header(path: Path, archive: zipfile.ZipFile, name: str, member: zipfile.Zip
         raise fault(path, f"{name} is in npy version {version}; legal: 1.0 or 2.0")
     header = Header(*READERS[version](beginning, max_header_size=MAX_NPY_HEADER), start=beginning.tell())
     if header.dtype.kind not in KINDS:
-        raise fault(path, f"{name} holds {brief(header.dtype)}; legal: numbers or words")
+        raise fault(path, f"{name} holds {short(header.dtype)}; legal: numbers or words")
     if len(header.shape) > MAX_DIMENSIONS or min(header.shape, default=0) < 0:
         raise fault(
             path,
-            f"{name} has shape {brief(header.shape)}; legal: up to {MAX_DIMENSIONS} sizes, none negative",
+            f"{name} has shape {short(header.shape)}; legal: up to {MAX_DIMENSIONS} sizes, none negative",
         )
     if header.start + header.nbytes != member.file_size:
         raise fault(

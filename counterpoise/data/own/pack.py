@@ -18,12 +18,11 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from counterpoise.data.dataset import Assignment, Dataset, Samples, Scaling
-from counterpoise.data.faults import blamed_on, fault, file_within
-from counterpoise.data.limits import MAX_BYTES, MAX_PACK_HEADER
+from counterpoise.data.faults import MAX_BYTES, MAX_PACK_HEADER, blamed_on, fault, file_within
 from counterpoise.data.own.forms import PIXEL_DIMENSIONS
 from counterpoise.data.own.pixels import squeeze, unsqueeze
 from counterpoise.data.own.prepared import Pack, check_classes, check_pack
-from counterpoise.data.partition import Rows
+from counterpoise.data.types import Rows
 from counterpoise.errors import ConfigError, DataError
 from counterpoise.registry.registry import Entry
 from counterpoise.system.capacity import check_fits

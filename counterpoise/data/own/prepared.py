@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from counterpoise.data.dataset import Assignment, Dataset, Samples
-from counterpoise.data.limits import MAX_CLASSES
-from counterpoise.data.partition import Rows
+from counterpoise.data.faults import MAX_CLASSES
+from counterpoise.data.types import Rows
 
 
 class Pack(NamedTuple):

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from counterpoise.data import check
 from counterpoise.data.dataset import Dataset, Samples, Scaling, no_scaling, pixel_scaling
-from counterpoise.data.faults import blamed_on, brief, fault
-from counterpoise.data.limits import MAX_NUMBER
+from counterpoise.data.faults import MAX_NUMBER, blamed_on, fault
 from counterpoise.data.own.forms import (
     PIXEL_DIMENSIONS,
     check_alike,
@@ -22,10 +21,10 @@ from counterpoise.data.own.forms import (
     check_label_form,
 )
 from counterpoise.data.own.npy import AnyArray
-from counterpoise.data.partition import Rows
 from counterpoise.data.split import Clients, check_class_count, check_coverage, natural_clients
 from counterpoise.data.tables.cells import Coded
-from counterpoise.errors import listed
+from counterpoise.data.types import Rows
+from counterpoise.errors import listed, short
 
 COLOURS = (1, 3)
 PIXEL_VALUES = 256
@@ -142,7 +141,7 @@ def class_names(source: Path | str, classes: Sequence[str] | AnyArray | None) ->
         words = np.asarray(classes).astype(np.str_)
         names = words.tolist()  # here, since an array can hold numbers that are no characters
     if words.ndim != 1 or len(set(names)) < len(words):
-        raise fault(source, f"classes are {brief(names)}; legal: a list of different names")
+        raise fault(source, f"classes are {short(names)}; legal: a list of different names")
     return tuple(names)
 
 

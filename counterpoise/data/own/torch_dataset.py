@@ -10,11 +10,10 @@ import torch.utils.data
 from torch import Tensor
 
 from counterpoise.data.dataset import Dataset
-from counterpoise.data.faults import blamed_on, brief, fault
-from counterpoise.data.limits import MAX_BYTES
+from counterpoise.data.faults import MAX_BYTES, blamed_on, fault
 from counterpoise.data.own.npy import AnyArray
 from counterpoise.data.own.samples import Checked, Raw, checked, class_names, coded_clients, join
-from counterpoise.errors import ConfigError
+from counterpoise.errors import ConfigError, short
 
 Items = torch.utils.data.Dataset[Any]
 
@@ -63,9 +62,9 @@ def _item(source: str, data: Any, place: int) -> tuple[AnyArray, int]:
     with blamed_on(f"{source}: row {place + 1}", "cannot be read"):
         item = data[place]
         if not isinstance(item, tuple | list) or len(item) != 2:
-            raise fault(source, f"is {brief(item)}; legal: a pair (x, y)", place + 1)
+            raise fault(source, f"is {short(item)}; legal: a pair (x, y)", place + 1)
         x = item[0].detach().cpu().numpy() if isinstance(item[0], Tensor) else np.asarray(item[0])
         y = np.asarray(item[1])
         if y.dtype.kind not in "iu" or y.size != 1 or y.max() > np.iinfo(np.int64).max:
-            raise fault(source, f"y is {brief(item[1])}; legal: a whole number", place + 1)
+            raise fault(source, f"y is {short(item[1])}; legal: a whole number", place + 1)
     return x, int(y.item())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoise.data.partition import Labels, Partition, Rows, partition
+from counterpoise.data.partition import Partition, partition
 from counterpoise.data.partitions.owners import (
     Concentration,
     Owned,
@@ -17,6 +17,7 @@ from counterpoise.data.partitions.owners import (
 )
 from counterpoise.data.partitions.redrawn import dirichlet_capped
 from counterpoise.data.skew import Floats, class_sizes
+from counterpoise.data.types import Labels, Rows
 from counterpoise.errors import ConfigError
 from counterpoise.registry.schema import Count, Whole
 

@@ -8,8 +8,9 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from counterpoise.data.partition import MOST_CLIENTS, Labels, Partition, Rows, Split
+from counterpoise.data.partition import MOST_CLIENTS, Partition, Split
 from counterpoise.data.skew import Counts, Floats
+from counterpoise.data.types import Labels, Rows
 from counterpoise.errors import ConfigError
 from counterpoise.registry.schema import Interval
 from counterpoise.system.capacity import check_fits

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from counterpoise.data.partition import Labels, Partition, partition
+from counterpoise.data.partition import Partition, partition
 from counterpoise.data.partitions.owners import (
     Concentration,
     Owned,
@@ -17,6 +17,7 @@ from counterpoise.data.partitions.owners import (
     shares_to_counts,
 )
 from counterpoise.data.skew import Counts, class_sizes
+from counterpoise.data.types import Labels
 from counterpoise.registry.schema import Whole
 
 MOST_TRIES = 1000

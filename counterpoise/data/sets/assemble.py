@@ -11,10 +11,10 @@ import torch
 from numpy.typing import NDArray
 
 from counterpoise.data.dataset import Dataset, Samples
-from counterpoise.data.partition import Rows
 from counterpoise.data.root import sha256_of
 from counterpoise.data.split import TrainTest
 from counterpoise.data.tables.encoder import Encoded
+from counterpoise.data.types import Rows
 from counterpoise.errors import DataError
 
 

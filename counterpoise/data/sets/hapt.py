@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from counterpoise.core.rng import numpy_generator
 from counterpoise.data.dataset import Dataset, Loader, Scaling, dataset
-from counterpoise.data.partition import Rows
 from counterpoise.data.root import find_file, look_for, read_npz
 from counterpoise.data.sets.assemble import checksums, to_samples
 from counterpoise.data.split import TrainTest
 from counterpoise.data.tables.delimited import read_lines
+from counterpoise.data.types import Rows
 from counterpoise.errors import DataError
 
 WINDOW, STEP = 128, 64

@@ -16,7 +16,7 @@ from counterpoise.data.sets.assemble import tabular
 from counterpoise.data.split import stratified_split
 from counterpoise.data.tables.cells import Numbers
 from counterpoise.data.tables.delimited import (
-    Layout,
+    FileColumns,
     Table,
     Words,
     class_codes,
@@ -35,7 +35,7 @@ HOSPITALS = {
 COLUMNS = "age sex cp trestbps chol fbs restecg thalach exang oldpeak slope ca thal num"
 CODES = ("cp", "restecg", "slope", "thal")  # numbers that only name a category
 GRADES = ("0", "1", "2", "3", "4")
-LAYOUT = Layout(COLUMNS.split(), words=(), label="num", legal_labels=GRADES)
+LAYOUT = FileColumns(COLUMNS.split(), words=(), label="num", legal_labels=GRADES)
 CLASSES = {
     "two": ("no disease", "disease"),
     "five": ("no disease", "grade 1", "grade 2", "grade 3", "grade 4"),

@@ -6,12 +6,11 @@ from pathlib import Path
 
 from counterpoise.core.rng import numpy_generator
 from counterpoise.data.dataset import Dataset, Loader, dataset
-from counterpoise.data.partition import Rows
 from counterpoise.data.root import find_file, look_for
 from counterpoise.data.sets.assemble import tabular
 from counterpoise.data.split import TrainTest, split_at, stratified_split
 from counterpoise.data.tables.delimited import (
-    Layout,
+    FileColumns,
     Table,
     class_codes,
     classes_by_frequency,
@@ -20,6 +19,7 @@ from counterpoise.data.tables.delimited import (
     read_lines,
     stack,
 )
+from counterpoise.data.types import Rows
 from counterpoise.errors import DataError
 
 HEADER = (
@@ -29,7 +29,7 @@ HEADER = (
     "ct_srv_dst,is_sm_ips_ports,attack_cat,label"
 )
 CLASSES = "Normal Generic Exploits Fuzzers DoS Reconnaissance Analysis Backdoor Shellcode Worms"
-LAYOUT = Layout(
+LAYOUT = FileColumns(
     HEADER.split(","),
     words=("proto", "service", "state"),
     label="attack_cat",

@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoise.data.faults import brief, fault
-from counterpoise.data.limits import MAX_NUMBER, MAX_WORD
-from counterpoise.data.partition import Rows
+from counterpoise.data.faults import MAX_NUMBER, MAX_WORD, fault
+from counterpoise.data.types import Rows
+from counterpoise.errors import short
 
 Numbers = NDArray[np.float64]
 
@@ -65,7 +65,7 @@ def numbers_of(table: Table, name: str) -> Numbers:
             (row, cell) for row, cell in zip(table.rows, cells, strict=True) if cell not in values
         )
         reason = (
-            f"{name!r} holds {brief(cell)}; legal: a number of at most {MAX_NUMBER:.4g} in size, or nothing"
+            f"{name!r} holds {short(cell)}; legal: a number of at most {MAX_NUMBER:.4g} in size, or nothing"
         )
         raise fault(table.path, reason, row)
     return np.array([values[cell] for cell in cells], dtype=np.float64)

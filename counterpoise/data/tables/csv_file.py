@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from counterpoise.data.faults import brief, fault, file_within
-from counterpoise.data.limits import MAX_CELLS, MAX_COLUMNS, MAX_LINE, MAX_TEXT_BYTES
+from counterpoise.data.faults import MAX_CELLS, MAX_COLUMNS, MAX_LINE, MAX_TEXT_BYTES, fault, file_within
 from counterpoise.data.tables.cells import Table
 from counterpoise.data.tables.identifiers import INDEX_HINT, is_index
-from counterpoise.errors import DataError
+from counterpoise.errors import DataError, short
 from counterpoise.system.capacity import check_fits
 
 DELIMITERS = ",;\t|"
@@ -123,7 +122,7 @@ def _check_header(path: Path, row: int, names: list[str]) -> None:
         if not name and place > 1:  # what the first one holds tells whether it is an index
             raise fault(path, f"column {place} has no name; legal: a name for each", row)
         if name in seen:
-            raise fault(path, f"two columns are named {brief(name)}", row)
+            raise fault(path, f"two columns are named {short(name)}", row)
         seen.add(name)
 
 

@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.data.faults import fault
-from counterpoise.data.partition import Rows
 from counterpoise.data.root import read_bytes
 from counterpoise.data.tables.cells import Numbers
 from counterpoise.data.tables.encoder import Encoded, Encoder
 from counterpoise.data.tables.fit import fit_numbers, gap_note
+from counterpoise.data.types import Rows
 from counterpoise.errors import DataError, listed
 
 Words = NDArray[np.str_]
@@ -26,7 +26,7 @@ MOST_TEXT = (
 )  # bytes, eight times the largest table there is a loader for; as lines they take several times that
 
 
-class Layout(NamedTuple):
+class FileColumns(NamedTuple):
     """Every column of a file in order; those not named as words, label or ignored are numbers."""
 
     columns: Sequence[str]
@@ -68,7 +68,7 @@ def read_lines(path: Path, encoding: str = "utf-8-sig") -> list[str]:
     return [line for line in text.splitlines() if line and not line.isspace()]
 
 
-def parse_table(path: Path, lines: Sequence[str], layout: Layout) -> Table:
+def parse_table(path: Path, lines: Sequence[str], layout: FileColumns) -> Table:
     """Rows without a header; `path` is for the errors' sake."""
     width = len(layout.columns)
     if not lines:

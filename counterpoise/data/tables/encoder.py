@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoise.data.faults import brief, fault
-from counterpoise.data.limits import MAX_BYTES, MAX_CATEGORIES, MAX_COLUMNS
+from counterpoise.data.faults import MAX_BYTES, MAX_CATEGORIES, MAX_COLUMNS, fault
 from counterpoise.data.tables.cells import Numbers, Table, numbers_of, words_of
-from counterpoise.errors import DataError
+from counterpoise.errors import DataError, short
 from counterpoise.system.capacity import check_fits
 
 OTHER_WORD = "(other)"
@@ -157,7 +156,7 @@ def _read_number(name: str, given: Any) -> Number:
     fits = isinstance(given, list) and len(given) == len(Number._fields) and isinstance(given[-1], bool)
     if not fits or not all(type(part) in (int, float) for part in given[:-1]) or not _usable(given[:-1]):
         legal = "centre, gap, mean and deviation, finite and the last above 0, and whether gaps are flagged"
-        raise DataError(f"the encoder's number {brief(name)} is {brief(given)}; legal: {legal}")
+        raise DataError(f"the encoder's number {short(name)} is {short(given)}; legal: {legal}")
     centre, gap, mean, deviation = map(float, given[:-1])
     return Number(centre, gap, mean, deviation, given[-1])
 
@@ -173,5 +172,5 @@ def _read_words(name: str, given: Any) -> tuple[str, ...]:
     fits = isinstance(given, list) and 0 < len(given) <= MAX_CATEGORIES + 1  # and "(other)"
     if not fits or not all(isinstance(word, str) for word in given) or len(set(given)) < len(given):
         legal = f"up to {MAX_CATEGORIES:,} words that differ"
-        raise DataError(f"the encoder's word {brief(name)} is {brief(given)}; legal: {legal}")
+        raise DataError(f"the encoder's word {short(name)} is {short(given)}; legal: {legal}")
     return tuple(given)

@@ -8,9 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from counterpoise.data.faults import brief, fault
-from counterpoise.data.limits import MAX_CATEGORIES
-from counterpoise.data.partition import Rows
+from counterpoise.data.faults import MAX_CATEGORIES, fault
 from counterpoise.data.tables.cells import (
     MISSING_WORD,
     Numbers,
@@ -22,7 +20,8 @@ from counterpoise.data.tables.cells import (
 )
 from counterpoise.data.tables.encoder import OTHER_WORD, Encoder, Number, check_size
 from counterpoise.data.tables.identifiers import decimal_commas, drop_key, identifier_notes, number_note
-from counterpoise.errors import listed
+from counterpoise.data.types import Rows
+from counterpoise.errors import listed, short
 
 
 class Fitted(NamedTuple):
@@ -110,7 +109,7 @@ def _is_numeric(table: Table, name: str, numeric: Collection[str], categorical: 
         row, cell = next(
             (row, cell) for row, cell in zip(table.rows, table.columns[name], strict=True) if cell in odd
         )
-        reason = f"{name!r} holds {brief(cell)} among numbers; mend it, or name the column in `categorical`"
+        reason = f"{name!r} holds {short(cell)} among numbers; mend it, or name the column in `categorical`"
         raise fault(table.path, reason, row)
     return not odd
 
@@ -121,7 +120,7 @@ def _categories(table: Table, name: str, train: list[int]) -> tuple[str, ...]:
     known = {cells[row] for row in train}
     if len(known) > MAX_CATEGORIES:
         comma = decimal_commas(_filled(table, name))
-        point = "" if comma is None else f", or a decimal point in place of the comma in {brief(comma)}"
+        point = "" if comma is None else f", or a decimal point in place of the comma in {short(comma)}"
         reason = f"column {name!r} holds {len(known):,} categories; legal: at most {MAX_CATEGORIES:,}{point}; {drop_key(name)} leaves it out"
         raise fault(table.path, reason)
     return tuple(sorted(known | {OTHER_WORD} if set(cells) - known else known))

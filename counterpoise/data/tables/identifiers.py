@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from counterpoise.data.faults import brief
 from counterpoise.data.tables.cells import Numbers, parse_number
+from counterpoise.errors import short
 
 FEWEST = 10  # different words; of fewer nothing can be told
 LIKE_NAMES = 0.5  # different words a row above which words name rows rather than kinds of them
@@ -64,6 +64,6 @@ def _trouble(different: Collection[str], rows: int) -> str | None:
     example = decimal_commas(different)
     if example is not None:
         point = example.replace(",", ".")
-        return f"they look like numbers with a decimal comma, such as {brief(example)}, and a number is read with a point, {point}"
+        return f"they look like numbers with a decimal comma, such as {short(example)}, and a number is read with a point, {point}"
     names_rows = len(different) >= FEWEST and len(different) > LIKE_NAMES * rows
     return "such words name rows and say nothing about new ones" if names_rows else None

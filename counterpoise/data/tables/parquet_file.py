@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from counterpoise.data.faults import blamed_on, fault, file_within
-from counterpoise.data.limits import MAX_BYTES, MAX_CELLS, MAX_COLUMNS
+from counterpoise.data.faults import MAX_BYTES, MAX_CELLS, MAX_COLUMNS, blamed_on, fault, file_within
 from counterpoise.data.tables.cells import Table
 from counterpoise.errors import DataError
 from counterpoise.system.capacity import check_fits

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from counterpoise.data.limits import MAX_CATEGORIES, MAX_COLUMNS
+from counterpoise.data.faults import MAX_CATEGORIES, MAX_COLUMNS
 from counterpoise.data.tables import encoder as encoder_module
 from counterpoise.data.tables.cells import Table
 from counterpoise.data.tables.encoder import Encoder, Number
