@@ -54,7 +54,7 @@ class Scaling(NamedTuple):
 def _fitting_samples(where: str, given: Any, classes: int) -> Samples:
     """Samples of tensors with int64 labels of known classes; made from arrays where the user has such."""
     if not isinstance(given, Samples):
-        raise DataError(f"{where} is {type(given).__name__}; legal: Samples(x, y)")
+        raise DataError(f"{where} must be Samples(x, y), not {type(given).__name__}")
     x, y = check.as_tensor(f"{where}.x", given.x), check.as_whole(f"{where}.y", given.y)
     check.pair(where, x, y)
     check.labels(where, y, classes)

@@ -67,7 +67,7 @@ def file_within(path: Path | str, limit: int) -> Path:
         raise fault(path, "is no regular file") if path.exists() else no_such(path)
     size = path.stat().st_size
     if not 0 < size <= limit:
-        raise fault(path, f"holds {size:,} bytes; legal: 1 to {limit:,}" if size else "is empty")
+        raise fault(path, f"holds {size:,} bytes; at most {limit:,}" if size else "is empty")
     with blamed_on(path, "cannot be opened"), path.open("rb"):
         return path
 
@@ -75,4 +75,4 @@ def file_within(path: Path | str, limit: int) -> Path:
 def check_share(test_share: float) -> None:
     """Below one half, so that rounding leaves each class a training sample."""
     if not 0 < test_share < 0.5:
-        raise ConfigError(f"test_share = {test_share!r} is not legal; legal: a number in (0, 0.5)")
+        raise ConfigError(f"test_share must be a number in (0, 0.5), not {test_share!r}")

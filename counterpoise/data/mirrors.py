@@ -26,10 +26,10 @@ class Source:
 
     def __post_init__(self) -> None:
         if not SHA256.fullmatch(self.sha256):
-            raise ConfigError(f"{self.file}: sha256 = {self.sha256!r} is not legal; legal: 64 hex digits")
+            raise ConfigError(f"{self.file}: sha256 must be 64 hex digits, not {self.sha256!r}")
         for url in self.urls:
             if not url.startswith(SECURE):
-                raise ConfigError(f"{self.file}: address {url!r} is not legal; legal: {SECURE}...")
+                raise ConfigError(f"{self.file}: the address must begin with {SECURE}, not {url!r}")
 
 
 def _same_name(size: int, sha256: str, file: str, *folders: str, unpack: tuple[str, ...] = ()) -> Source:

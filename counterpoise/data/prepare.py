@@ -52,7 +52,7 @@ def apply_imbalance(
     if isinstance(imbalance, float | int):
         if not imbalance > 0:
             raise ConfigError(
-                f"data.imbalance = {imbalance!r} is not legal; legal: largest over smallest class, above 0"
+                f"data.imbalance must be above 0, largest over smallest class, not {imbalance!r}"
             )
         asked = imbalance_ratio(imbalance)
         if asked == 1:
@@ -155,7 +155,7 @@ def pack_federation(federation: Federation) -> Dataset:
 def _ready_to_cut(given: Any) -> Dataset:
     if not isinstance(given, Dataset):
         raise ConfigError(
-            f"split: data is {type(given).__name__}; legal: a Dataset, such as load_data returns"
+            f"split: data must be a Dataset, such as load_data returns, not {type(given).__name__}"
         )
     data = given.fitted()
     data.check_finite()

@@ -63,7 +63,7 @@ def read_bytes(path: Path, limit: int = GIBIBYTE) -> bytes:
     """The content of a plain, .gz or .xz file, unpacked; more than `limit` bytes are refused."""
     content = read_start(path, limit + 1)
     if len(content) > limit:
-        raise DataError(f"{path}: holds more than {limit:,} bytes unpacked; legal: at most that")
+        raise DataError(f"{path}: holds more than {limit:,} bytes unpacked, the most that is read")
     return content
 
 
@@ -74,7 +74,7 @@ def read_npz(path: Path, *names: str, limit: int = GIBIBYTE) -> dict[str, NDArra
         with zipfile.ZipFile(content) as members:
             unpacked = sum(member.file_size for member in members.infolist())
         if unpacked > limit:
-            raise DataError(f"{path}: holds {unpacked:,} bytes unpacked; legal: at most {limit:,}")
+            raise DataError(f"{path}: holds {unpacked:,} bytes unpacked; at most {limit:,}")
         with np.load(content, allow_pickle=False) as archive:
             return {name: archive[name] for name in names}
     except (OSError, ValueError, KeyError, EOFError, MemoryError, zipfile.BadZipFile) as error:

@@ -49,7 +49,7 @@ def split_at(first_test: int, rows: int) -> TrainTest:
 def check_class_count(source: Path | str, count: int) -> None:
     if not 2 <= count <= MAX_CLASSES:
         raise fault(
-            source, f"holds {count:,} {'class' if count == 1 else 'classes'}; legal: 2 to {MAX_CLASSES:,}"
+            source, f"holds {count:,} {'class' if count == 1 else 'classes'}; needs 2 to {MAX_CLASSES:,}"
         )
 
 

@@ -45,7 +45,7 @@ def make_certs(path: Path, clients: Sequence[str], hosts: Sequence[str] = (), da
         _make_authority(folder, [*LOOPBACK, *hosts], days)
     elif hosts:
         raise ConfigError(
-            f"{path} holds a server certificate already; legal: --host with a new folder, or clients alone"
+            f"{path} holds a server certificate already; give --host with a new folder, or clients alone"
         )
     for name in clients:
         if not folder.private_key(name).exists():

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from counterpoise.data.tables.table import open_table
-from counterpoise.errors import ConfigError, RunError, listed
+from counterpoise.errors import ConfigError, RunError, listed, short
 from counterpoise.flower import adapter, children
 from counterpoise.flower.certs import CertFolder, make_certs
 from counterpoise.flower.children import Child
@@ -95,7 +95,7 @@ def _served(ready: Prepared, endpoint: Endpoint) -> Iterator[tuple[HubGrid, Endp
 def _register(hub: Hub, certs: CertFolder, name: str) -> int:
     path = certs.public_key(name)
     if not path.is_file():
-        raise ConfigError(f"{path} is missing; legal: `counterpoise flower certs` with client {name}")
+        raise ConfigError(f"{path} is missing; make it by `counterpoise flower certs` with client {name}")
     try:
         return adapter.register(hub.link, path, name)
     except ValueError:
@@ -132,7 +132,7 @@ def _count_clients(experiment: Experiment) -> tuple[int, str]:
     names = experiment.flower.clients
     if names:
         if len({check_name(name) for name in names}) < len(names):
-            raise ConfigError(f"flower.clients = {names} names a client twice; legal: names that differ")
+            raise ConfigError(f"flower.clients must be names that differ, not {short(names)}")
         return len(names), describe_form(experiment)
     federation = load_federation(experiment)
     build_workplace(experiment, federation)
@@ -197,7 +197,7 @@ def describe(
     name = "images" if path.is_dir() else KINDS.get(path.suffix.lower(), "table")
     if name == "table" and label is None:
         columns = listed(list(open_table(path).columns))
-        raise ConfigError(f"--label is missing; legal: the column of {path} that holds the class: {columns}")
+        raise ConfigError(f"--label is missing; needs the column of {path} that holds the class: {columns}")
     named = {"label": label, "client": client, "drop": list(drop) or None}
     given = {key: value for key, value in named.items() if value is not None}
     experiment = make_experiment({"data": {"name": name, "path": str(path), **given}})

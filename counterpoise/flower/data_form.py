@@ -40,7 +40,7 @@ class DataForm(NamedTuple):
         columns = None if self.columns is None else self.columns.to_json()
         text = json.dumps({**self._asdict(), "scaling": scaling, "columns": columns})
         if len(text) > MAX_TEXT:
-            raise DataError(f"the form of the data takes {len(text):,} characters; legal: {MAX_TEXT:,}")
+            raise DataError(f"the form of the data takes {len(text):,} characters; at most {MAX_TEXT:,}")
         return text
 
     def no_samples(self) -> Samples:
@@ -52,13 +52,13 @@ class DataForm(NamedTuple):
 def read_form(text: str) -> DataForm:
     """The form in what a server sent; one that is damaged, hostile or of another version is a DataError."""
     if len(text) > MAX_TEXT:
-        raise _bad(f"has {len(text):,} characters; legal: at most {MAX_TEXT:,}")
+        raise _bad(f"has {len(text):,} characters; at most {MAX_TEXT:,}")
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
         raise _bad("is no JSON") from None
     if not isinstance(found, dict) or set(found) != KEYS:
-        raise _bad(f"has other parts; legal: {', '.join(sorted(KEYS))}")
+        raise _bad(f"has other parts; needs {', '.join(sorted(KEYS))}")
     classes, shape = _classes(found["classes"]), _shape(found["shape"])
     if not isinstance(found["pixels"], bool):
         raise _bad("does not say whether inputs are pixels")
@@ -78,7 +78,7 @@ def _bad(words: str) -> DataError:
 
 def _classes(given: Any) -> tuple[str, ...]:
     if not isinstance(given, list) or not 2 <= len(given) <= MAX_CLASSES:
-        raise _bad(f"names no classes; legal: 2 to {MAX_CLASSES:,}")
+        raise _bad(f"names no classes; needs 2 to {MAX_CLASSES:,}")
     if not all(isinstance(name, str) for name in given) or len(set(given)) < len(given):
         raise _bad("names classes that are no words or the same")
     return tuple(given)
@@ -89,7 +89,7 @@ def _shape(given: Any) -> tuple[int, ...]:
     if not whole or not all(type(size) is int and 0 < size <= MAX_BYTES for size in given):
         raise _bad("has no shape of a sample")
     if math.prod(given) > MAX_BYTES:
-        raise _bad(f"has samples of {math.prod(given):,} numbers; legal: at most {MAX_BYTES:,}")
+        raise _bad(f"has samples of {math.prod(given):,} numbers; at most {MAX_BYTES:,}")
     return tuple(given)
 
 
@@ -124,11 +124,11 @@ def described(
     [mean, deviation, what stands for a gap], which adds an input that marks them; else the shape of a sample, and of images
     the mean and deviation of each channel's pixels in [0, 1]."""
     if len(classes) < PAIR or len(set(classes)) < len(classes):
-        raise ConfigError(f"data.classes = {classes} is not legal; legal: two or more names that differ")
+        raise ConfigError(f"data.classes must be two or more names that differ, not {short(classes)}")
     if shape is None:
         return _table(tuple(classes), label, numbers or {}, words or {})
     if label or numbers or words:
-        raise ConfigError("data.shape is not legal with label, numbers or words, which describe a table")
+        raise ConfigError("data.shape must not stand beside label, numbers or words, which describe a table")
     scaling = _pixels(shape, mean, deviation) if mean or deviation else no_scaling()
     return DataForm(tuple(classes), tuple(shape), bool(mean), scaling)
 
@@ -138,7 +138,7 @@ def _pixels(shape: list[int], mean: list[float] | None, deviation: list[float] |
     channels = shape[0] if image else 1
     if not mean or not deviation or not len(mean) == len(deviation) == channels or min(deviation) <= 0:
         raise ConfigError(
-            f"data.mean = {mean} and data.deviation = {deviation} are not legal; legal: {channels} each, deviations above 0"
+            f"data.mean and data.deviation must be {channels} numbers each, deviations above 0, not {short(mean)} and {short(deviation)}"
         )
     scaling = pixel_scaling(tuple(mean), tuple(deviation))
     return scaling if image else Scaling(*(tensor.view(()) for tensor in scaling))
@@ -149,10 +149,10 @@ def _table(
 ) -> DataForm:
     if label is None or not numbers.keys() | words.keys():
         raise ConfigError(
-            "data.shape is missing; legal: the shape of a sample, or of a table label, numbers and words"
+            "data.shape is missing; needs the shape of a sample, or of a table label, numbers and words"
         )
     for name in [*numbers.keys() & words.keys(), *({label} & (numbers.keys() | words.keys()))]:
-        raise ConfigError(f"data describes column {name!r} twice; legal: a label, a number or words")
+        raise ConfigError(f"data describes column {name!r} twice; it must be the label, a number or words")
     fitted = {name: _read_moments(name, given) for name, given in numbers.items()}
     kinds = {name: _read_kinds(name, given) for name, given in words.items()}
     columns = Encoder(fitted, kinds)
@@ -162,8 +162,8 @@ def _table(
 def _read_kinds(name: str, given: Any) -> tuple[str, ...]:
     words = isinstance(given, list) and all(isinstance(word, str) for word in given)
     if not words or not 0 < len(set(given)) == len(given) <= MAX_CATEGORIES + 1:
-        legal = f"a list of up to {MAX_CATEGORIES:,} words that differ"
-        raise ConfigError(f"data.words.{name} = {short(given)} is not legal; legal: {legal}")
+        needed = f"a list of up to {MAX_CATEGORIES:,} words that differ"
+        raise ConfigError(f"data.words.{name} must be {needed}, not {short(given)}")
     return tuple(given)
 
 
@@ -172,7 +172,7 @@ def _read_moments(name: str, given: Any) -> Number:
     fits = isinstance(given, list) and len(given) in (PAIR, PAIR + 1)
     if not fits or not all(map(_is_number, given)) or not given[1] > 0:
         raise ConfigError(
-            f"data.numbers.{name} = {short(given)} is not legal; legal: [mean, deviation], the deviation above 0, or [mean, deviation, gap]"
+            f"data.numbers.{name} must be [mean, deviation], the deviation above 0, or [mean, deviation, gap], not {short(given)}"
         )
     mean, deviation, gap = map(float, (*given, given[0])[: PAIR + 1])
     return Number(0.0, gap, mean, deviation, flagged=len(given) > PAIR)

@@ -176,7 +176,7 @@ def listening(hub: Hub, endpoint: Endpoint) -> Iterator[Endpoint]:
         door = socket.create_server((endpoint.host, endpoint.port), family=family)
     except OSError as error:
         raise ConfigError(
-            f"cannot listen on {endpoint.address} ({error.strerror}); needed: an address of this machine and a free port"
+            f"cannot listen on {endpoint.address} ({error.strerror}); needs an address of this machine and a free port"
         ) from None
     config = uvicorn.Config(
         Front(hub, register=endpoint.certs is None).app(),

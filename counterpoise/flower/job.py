@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from counterpoise.errors import ConfigError
+from counterpoise.errors import ConfigError, short
 from counterpoise.run.config.experiment import Experiment
 from counterpoise.run.config.tables import DataTable, TrackTable
 from counterpoise.system.atomic import write_atomically
@@ -78,7 +78,7 @@ def what_clients_are_told(experiment: Experiment, name: str, clients: int, run: 
 def check_name(name: str) -> str:
     if not CLIENT_NAME.fullmatch(name):
         raise ConfigError(
-            f"client name {name!r} is not legal; legal: up to 64 letters, digits, dots, hyphens and underscores"
+            f"a client name must be up to 64 letters, digits, dots, hyphens and underscores, not {short(name)}"
         )
     return name
 

@@ -162,7 +162,7 @@ def measurement_name(measurement: Measurement) -> str:
     for name, known in MEASUREMENTS.items():
         if known is measurement:
             return name
-    raise ConfigError(f"clients cannot be asked for this over Flower; legal: {', '.join(MEASUREMENTS)}")
+    raise ConfigError(f"clients cannot be asked for this over Flower; needs one of {', '.join(MEASUREMENTS)}")
 
 
 def write_measure(clients: Sequence[str], models: Params, buffers: Params, name: str) -> list[RecordDict]:

@@ -23,7 +23,7 @@ from counterpoise.data.tables.delimited import class_codes
 from counterpoise.data.tables.encoder import Encoder
 from counterpoise.data.tables.identifiers import drop_key
 from counterpoise.data.tables.table import fitted_table, is_table, open_table
-from counterpoise.errors import ConfigError, DataError
+from counterpoise.errors import ConfigError, DataError, listed
 from counterpoise.flower.data_form import DESCRIBED, IMAGE_DIMENSIONS, NAME, DataForm, read_form
 from counterpoise.flower.messages import Hello
 from counterpoise.run.assemble import load_dataset
@@ -64,7 +64,7 @@ def _server_table(experiment: Experiment, drop: Callable[[str], str]) -> ServerD
     given = experiment.data.arguments
     for key in ("path", "label"):
         if key not in given:
-            raise ConfigError(f"data.{key} is missing; legal: the server's own table and its label column")
+            raise ConfigError(f"data.{key} is missing; needs the server's own table and its label column")
     DATASETS.entry("table").build(given, owner="data")  # refuses arguments that `run` refuses
     root = experiment.data.root
     path = under(None if root is None else Path(root), given["path"])
@@ -114,7 +114,7 @@ def _from_dataset(data: Dataset, form: DataForm) -> tuple[Samples, Tensor, Tenso
     """A data set with its classes renamed to the server's; what it keeps for the test is held out."""
     unknown = [name for name in data.classes if name not in form.classes]
     if unknown:
-        raise DataError(f"{data.name}: class {unknown[0]!r}; legal: {', '.join(form.classes)}")
+        raise DataError(f"{data.name}: class {unknown[0]!r} must be one of {listed(form.classes)}")
     places = torch.tensor([form.classes.index(name) for name in data.classes])
     if data.assignment is not None:
         rows = [torch.cat([torch.from_numpy(r) for r in part]) for part in data.assignment[:2] if len(part)]
@@ -135,7 +135,7 @@ def _check_fit(path: Path, samples: Samples, form: DataForm) -> None:
     if tuple(samples.x.shape[1:]) != form.shape or (samples.x.dtype == torch.uint8) != form.pixels:
         kind = "bytes" if form.pixels else "floats"
         raise DataError(
-            f"{path}: samples are {tuple(samples.x.shape[1:])} {samples.x.dtype}; legal: {form.shape} {kind}"
+            f"{path}: samples are {tuple(samples.x.shape[1:])} {samples.x.dtype}; needs {form.shape} {kind}"
         )
 
 

@@ -116,7 +116,7 @@ def test_a_client_in_colour_does_not_fit_a_grey_federation(tmp_path: Path) -> No
     file = files["a"]
     assert file is not None
     Image.new("RGB", (7, 7)).save(file / "low" / "colour.png")
-    with pytest.raises(DataError, match=r"samples are \(3, 6, 6\).*legal: \(1, 6, 6\) bytes"):
+    with pytest.raises(DataError, match=r"samples are \(3, 6, 6\).*needs \(1, 6, 6\) bytes"):
         own_federation(str(file), {}, describe_form(config), 0, 2)
 
 

@@ -225,8 +225,8 @@ def test_a_stray_word_among_the_servers_numbers_is_refused_as_in_run(tmp_path: P
 @pytest.mark.parametrize(
     ("column", "cell", "reason"),
     [
-        ("age", "old", "row 9: 'age' holds 'old'; legal: a number"),
-        ("age", "inf", "row 9: 'age' holds 'inf'; legal: a number"),
+        ("age", "old", "row 9: 'age' holds 'old'; needs a number"),
+        ("age", "inf", "row 9: 'age' holds 'inf'; needs a number"),
         ("dose", "3e38", "row 9: 'dose' is too far from the training rows to standardise"),
     ],
 )

@@ -55,15 +55,15 @@ def open_data(
     if path.is_dir():
         return read_image_folder(path, size, clients, test_share, seed)
     if not path.exists():
-        raise DataError(f"{no_such(path, 'file or folder')}; legal: {SUPPORTED}")
+        raise DataError(f"{no_such(path, 'file or folder')}; needs {SUPPORTED}")
     if is_table(path):
         if label is None:
             raise ConfigError(
-                f"{path}: label is missing; legal: the name of the column that holds the classes"
+                f"{path}: label is missing; needs the name of the column that holds the classes"
             )
         return read_table(path, label, client, test_share, seed, numeric, categorical, drop)
     if suffix == ".npz":
         return read_npz(path, test_share, seed)
     if suffix == ".safetensors":
         return open_pack(path)
-    raise fault(path, f"cannot tell what {suffix or 'a file without suffix'} holds; legal: {SUPPORTED}")
+    raise fault(path, f"cannot tell what {suffix or 'a file without suffix'} holds; needs {SUPPORTED}")

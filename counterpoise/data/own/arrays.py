@@ -95,19 +95,19 @@ def _check_forms(path: Path, heads: dict[str, Header], names: tuple[str, ...], o
 def _check_words(path: Path, name: str, head: Header) -> None:
     width = head.dtype.itemsize // (4 if head.dtype.kind == "U" else 1)
     if head.dtype.kind in "US" and width > MAX_WORD:
-        raise fault(path, f"{name} holds words of {width:,} characters; legal: at most {MAX_WORD}")
+        raise fault(path, f"{name} holds words of {width:,} characters; at most {MAX_WORD}")
 
 
 def _layout(path: Path, found: Heads) -> tuple[str, ...]:
     given = tuple(name for name in (*WHOLE, *HALVES) if name in found.wanted)
     if given not in (WHOLE, HALVES):
         names = listed([*found.wanted, *found.unused]) or "nothing"
-        raise fault(path, f"holds {names}; legal: {' and '.join(WHOLE)}, or {', '.join(HALVES)}")
+        raise fault(path, f"holds {names}; needs {' and '.join(WHOLE)}, or {', '.join(HALVES)}")
     return given
 
 
 def _owner(path: Path, heads: dict[str, Header]) -> str | None:
     given = [name for name in CLIENTS if name in heads]
     if len(given) > 1:
-        raise fault(path, f"holds both {' and '.join(given)}; legal: one of them")
+        raise fault(path, f"holds both {' and '.join(given)}; needs one of them")
     return given[0] if given else None

@@ -87,9 +87,7 @@ def _wanted_size(size: int | Size | None) -> Size | None:
         return None
     height, width = (size, size) if isinstance(size, int) else size
     if height < 1 or width < 1 or height * width > MAX_PIXELS:
-        raise ConfigError(
-            f"size = {size!r} is not legal; legal: height and width of at most {MAX_PIXELS:,} pixels"
-        )
+        raise ConfigError(f"size must be a height and width of at most {MAX_PIXELS:,} pixels, not {size!r}")
     return height, width
 
 
@@ -105,7 +103,7 @@ def _pictures(root: Path, folder: Path, clients: bool) -> Iterator[Picture]:
         if not files or files[0].is_dir():
             raise fault(
                 label,
-                f"holds {'a folder, not images' if files else 'no images'}; legal: class/file, or client/class/file with `clients`",
+                f"holds {'a folder, not images' if files else 'no images'}; needs class/file, or client/class/file with `clients`",
             )
         yield from (Picture(file, label.name) for file in files)
 
@@ -113,7 +111,7 @@ def _pictures(root: Path, folder: Path, clients: bool) -> Iterator[Picture]:
 def _folders(root: Path, folder: Path) -> list[Path]:
     folders = [child for child in _listed(root, folder) if child.is_dir()]
     if not folders:
-        raise fault(folder, "holds no folders; legal: a folder a class, or client/class with `clients`")
+        raise fault(folder, "holds no folders; needs one per class, or client/class with `clients`")
     return folders
 
 
@@ -134,7 +132,7 @@ def _is_litter(name: str) -> bool:
 def _read(root: Path, pictures: list[Picture], size: Size | None) -> tuple[Pixels, str]:
     """All images as [n, C, H, W], and one SHA-256 over their names and bytes."""
     if len(pictures) > MAX_FILES:
-        raise fault(root, f"holds {len(pictures):,} images; legal: at most {MAX_FILES:,}")
+        raise fault(root, f"holds {len(pictures):,} images; at most {MAX_FILES:,}")
     digest = hashlib.sha256()
     images: list[Pixels] = []
     with warnings.catch_warnings():
@@ -156,9 +154,9 @@ def _decode(file: Path, content: bytes, size: Size | None) -> Pixels:
         Image.open(io.BytesIO(content), formats=FORMATS) as image,
     ):
         if image.width * image.height > MAX_PIXELS:
-            raise fault(file, f"is {image.height} x {image.width}; legal: at most {MAX_PIXELS:,} pixels")
+            raise fault(file, f"is {image.height} x {image.width}; at most {MAX_PIXELS:,} pixels")
         if image.mode not in GREY | COLOUR:
-            raise fault(file, f"has pixels of mode {image.mode}; legal: eight bits a channel")
+            raise fault(file, f"has pixels of mode {image.mode}; needs eight bits per channel")
         plain = image.convert("L" if image.mode in GREY else "RGB")
         if size is not None:
             plain = plain.resize(size[::-1], Image.Resampling.BILINEAR)
@@ -170,10 +168,10 @@ def _check_fit(file: Path, images: list[Pixels], count: int) -> None:
     if (height, width) != (first_height, first_width):
         raise fault(
             file,
-            f"is {height} x {width}, the first image {first_height} x {first_width}; legal: one size, or give `size`",
+            f"is {height} x {width}, the first image {first_height} x {first_width}; needs one size, or give `size`",
         )
     if 3 * count * height * width > MAX_BYTES:
         raise fault(
             file,
-            f"one of {count:,} images of {height} x {width}; legal: at most {MAX_BYTES:,} bytes of pixels",
+            f"one of {count:,} images of {height} x {width}; at most {MAX_BYTES:,} bytes of pixels",
         )

@@ -24,30 +24,32 @@ class ArrayHeader(Protocol):
 
 def check_input_form(source: Path | str, name: str, x: ArrayHeader) -> None:
     if x.dtype.kind not in "biuf":
-        raise fault(source, f"{name} holds {x.dtype}; legal: numbers")
+        raise fault(source, f"{name} holds {x.dtype}; needs numbers")
     if len(x.shape) < 2 or 0 in x.shape:
         raise fault(
             source,
-            f"{name} has shape {x.shape}; legal: at least one sample and one feature, [samples, features...]",
+            f"{name} has shape {x.shape}; needs at least one sample and one feature, [samples, features...]",
         )
 
 
 def check_label_form(source: Path | str, name: str, y: ArrayHeader, samples: int) -> None:
     if y.dtype.kind not in "iu":
-        raise fault(source, f"{name} holds {y.dtype}; legal: whole numbers")
+        raise fault(source, f"{name} holds {y.dtype}; needs whole numbers")
     if y.shape != (samples,):
-        raise fault(source, f"{name} has shape {y.shape}; legal: ({samples},), one label a sample")
+        raise fault(source, f"{name} has shape {y.shape}; needs ({samples},), one label per sample")
 
 
 def check_client_form(source: Path | str, clients: ArrayHeader, samples: int) -> None:
     if clients.dtype.kind not in "iuUS":
-        raise fault(source, f"client holds {clients.dtype}; legal: whole numbers or words")
+        raise fault(source, f"client holds {clients.dtype}; needs whole numbers or words")
     if clients.shape != (samples,):
-        raise fault(source, f"client has shape {clients.shape}; legal: ({samples},), one a sample")
+        raise fault(source, f"client has shape {clients.shape}; needs ({samples},), one per sample")
 
 
 def check_alike(source: Path | str, train: ArrayHeader, test: ArrayHeader) -> None:
     """Samples of both halves have one shape, and are bytes in both or in none."""
     kinds = [f"{'uint8' if x.dtype == np.uint8 else 'float32'} {x.shape[1:]}" for x in (train, test)]
     if kinds[0] != kinds[1]:
-        raise fault(source, f"training samples are {kinds[0]}, test samples {kinds[1]}; legal: the same")
+        raise fault(
+            source, f"training samples are {kinds[0]}, test samples {kinds[1]}; both must be the same"
+        )

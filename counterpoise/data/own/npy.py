@@ -68,7 +68,7 @@ def read_heads(path: Path | str, wanted: Iterable[str], limit: int = MAX_BYTES) 
         found = {name: _header(path, archive, name, members[name]) for name in wanted if name in members}
     total = sum(header.memory for header in found.values())
     if total > limit:
-        raise fault(path, f"unpacks to {total:,} bytes; legal: at most {limit:,}")
+        raise fault(path, f"unpacks to {total:,} bytes; at most {limit:,}")
     return Heads(found, tuple(name for name in members if name not in found))
 
 
@@ -81,7 +81,7 @@ def read_array(path: Path, name: str, header: Header) -> AnyArray:
 def _members(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
     listed = archive.infolist()
     if len(listed) > MAX_MEMBERS:
-        raise fault(path, f"holds {len(listed):,} arrays; legal: at most {MAX_MEMBERS}")
+        raise fault(path, f"holds {len(listed):,} arrays; at most {MAX_MEMBERS}")
     members = {member.filename.removesuffix(SUFFIX): member for member in listed}
     if len(members) < len(listed):
         raise fault(path, "two of its arrays have one name")
@@ -90,19 +90,19 @@ def _members(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]
 
 def _header(path: Path, archive: zipfile.ZipFile, name: str, member: zipfile.ZipInfo) -> Header:
     if member.compress_type not in PLAIN_COMPRESSIONS or member.flag_bits & ENCRYPTED:
-        raise fault(path, f"{name} is encrypted or oddly compressed; legal: what numpy.savez writes")
+        raise fault(path, f"{name} is encrypted or in an unknown compression; needs what numpy.savez writes")
     with archive.open(member) as stream:
         beginning = io.BytesIO(stream.read(MAX_NPY_HEADER))  # a longer header is cut, and so refused
     version = npy_format.read_magic(beginning)
     if version not in READERS:
-        raise fault(path, f"{name} is in npy version {version}; legal: 1.0 or 2.0")
+        raise fault(path, f"{name} is in npy version {version}; needs 1.0 or 2.0")
     header = Header(*READERS[version](beginning, max_header_size=MAX_NPY_HEADER), start=beginning.tell())
     if header.dtype.kind not in KINDS:
-        raise fault(path, f"{name} holds {short(header.dtype)}; legal: numbers or words")
+        raise fault(path, f"{name} holds {short(header.dtype)}; needs numbers or words")
     if len(header.shape) > MAX_DIMENSIONS or min(header.shape, default=0) < 0:
         raise fault(
             path,
-            f"{name} has shape {short(header.shape)}; legal: up to {MAX_DIMENSIONS} sizes, none negative",
+            f"{name} has shape {short(header.shape)}; needs up to {MAX_DIMENSIONS} sizes, none negative",
         )
     if header.start + header.nbytes != member.file_size:
         raise fault(

@@ -145,9 +145,9 @@ def _check_pixels(path: Path, tensors: Tensors, shapes: Mapping[str, tuple[int, 
     """Before images are unpacked, of which a small file may hold very many."""
     for name, shape in shapes.items():
         if min(shape) < 1 or math.prod(shape) > limit:
-            raise fault(path, f"{name} has shape {shape}; legal: at most {limit:,} bytes of pixels")
+            raise fault(path, f"{name} has shape {shape}; at most {limit:,} bytes of pixels")
         if shape[0] != (labels := len(tensors[name.removesuffix("x") + "y"])):
-            raise fault(path, f"{name} has {shape[0]:,} images for {labels:,} labels: not as many")
+            raise fault(path, f"{name} has {shape[0]:,} images for {labels:,} labels; needs as many")
     size = sum(map(math.prod, shapes.values()))
     check_fits(size + 2 * max(map(math.prod, shapes.values()), default=0), f"{path}: its pixels", DataError)
 
@@ -158,7 +158,8 @@ def _load(path: Path) -> tuple[Tensors, str]:
         length = int.from_bytes(stream.read(LENGTH_BYTES), "little")
     if length > min(MAX_PACK_HEADER, path.stat().st_size):
         raise fault(
-            path, f"says its header has {length:,} bytes; legal: within the file, at most {MAX_PACK_HEADER:,}"
+            path,
+            f"says its header has {length:,} bytes; must be within the file, at most {MAX_PACK_HEADER:,}",
         )
     with safe_open(path, framework="pt") as file:
         words = (file.metadata() or {}).get(ABOUT)

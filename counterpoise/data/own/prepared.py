@@ -40,14 +40,14 @@ def check_pack(pack: Pack) -> None:
         )
     if dataset.clients is not None:
         _require(
-            len(dataset.clients) == len(dataset.train.y), "natural clients are not one a training sample"
+            len(dataset.clients) == len(dataset.train.y), "natural clients are not one per training sample"
         )
         _check_places("natural clients", dataset.clients.numpy(), len(dataset.client_names))
     _check_assignment(pack.assignment, len(dataset.train.y))
 
 
 def check_classes(count: int) -> None:
-    _require(count <= MAX_CLASSES, f"holds {count:,} classes; legal: at most {MAX_CLASSES:,}")
+    _require(count <= MAX_CLASSES, f"holds {count:,} classes; at most {MAX_CLASSES:,}")
 
 
 def _check_samples(name: str, samples: Samples, classes: int) -> None:

@@ -75,7 +75,7 @@ def checked_inputs(source: Path | str, name: str, x: AnyArray) -> AnyArray:
         place = np.unravel_index(int(finite.argmin()), x.shape)
         raise fault(
             source,
-            f"{name} holds {x[place]}; legal: numbers of at most {MAX_NUMBER:.4g} in size",
+            f"{name} holds {x[place]}; needs numbers of at most {MAX_NUMBER:.4g} in size",
             int(place[0]) + 1,
         )
     return numbers
@@ -90,7 +90,7 @@ def checked_labels(
     wrong = (y < 0) | (y > highest)
     if wrong.any():
         row = int(wrong.argmax())
-        raise fault(source, f"{name} holds {y[row]}; legal: 0 to {highest}", row + 1)
+        raise fault(source, f"{name} holds {y[row]}; must be 0 to {highest}", row + 1)
     return y.astype(np.int64)
 
 
@@ -141,7 +141,7 @@ def class_names(source: Path | str, classes: Sequence[str] | AnyArray | None) ->
         words = np.asarray(classes).astype(np.str_)
         names = words.tolist()  # here, since an array can hold numbers that are no characters
     if words.ndim != 1 or len(set(names)) < len(words):
-        raise fault(source, f"classes are {short(names)}; legal: a list of different names")
+        raise fault(source, f"classes are {short(names)}; needs a list of different names")
     return tuple(names)
 
 

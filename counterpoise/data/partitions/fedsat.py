@@ -65,9 +65,7 @@ def quantity_skew(least: Count = 2, alpha: Concentration = 0.5, minimum: Whole =
 
 def _check_held(what: str, given: int, classes: int) -> None:
     if given > classes:
-        raise ConfigError(
-            f"partition {what} = {given}, but the data has {classes} classes; legal: 1 to {classes}"
-        )
+        raise ConfigError(f"partition {what} must be 1 to {classes}, the number of classes, not {given}")
 
 
 def _first(order: Floats, width: Rows) -> Held:

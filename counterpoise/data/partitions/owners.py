@@ -45,20 +45,20 @@ def partition_by(rule: Rule, minimum: int) -> Partition:
 
 def check_sizes(samples: int, clients: int, minimum: int) -> None:
     if clients < 1:
-        raise ConfigError(f"clients = {clients} is not legal; legal: a whole number, at least 1")
+        raise ConfigError(f"clients must be at least 1, not {clients}")
     if not samples:
         raise ConfigError(f"there are no samples to split among {clients} clients")
     if samples < minimum * clients:
         raise ConfigError(
             f"{clients} clients with at least {minimum} samples each need {minimum * clients} samples, "
-            f"but there are {samples}; legal: at most {samples // minimum} clients, or a smaller minimum"
+            f"but there are {samples}; needs at most {samples // minimum} clients, or a smaller minimum"
         )
 
 
 def check_number(clients: int, classes: int) -> None:
     """Before anything is made for each client."""
     if clients > MOST_CLIENTS:
-        raise ConfigError(f"clients = {clients:,} is not legal; legal: at most {MOST_CLIENTS:,}")
+        raise ConfigError(f"clients must be at most {MOST_CLIENTS:,}, not {clients:,}")
     check_fits(clients * max(CLIENT, CELL * classes), f"clients = {clients:,}")
 
 

@@ -69,9 +69,7 @@ def natural(minimum: Whole = 1) -> Partition:
             raise ConfigError("partition natural: the data set has no natural clients; use another partition")
         ids, owner = np.unique(labels.groups, return_inverse=True)
         if clients not in (0, len(ids)):
-            raise ConfigError(
-                f"partition natural: clients = {clients} is not legal; legal: {len(ids)}, or 0 for all"
-            )
+            raise ConfigError(f"partition natural: clients must be {len(ids)}, or 0 for all, not {clients}")
         return partition_by(lambda *_: Owned(owner), minimum)(labels, len(ids), rng)
 
     return split

@@ -28,7 +28,7 @@ COLUMNS = (
 )
 WORDS = "workclass education marital-status occupation relationship race sex native-country"
 CLASSES = ("<=50K", ">50K")
-LAYOUT = FileColumns(COLUMNS.split(), WORDS.split(), label="income", legal_labels=CLASSES)
+LAYOUT = FileColumns(COLUMNS.split(), WORDS.split(), label="income", labels=CLASSES)
 MISSING = "?"
 SPLIT_NOTES = {
     "stratified": "both files pooled, then 80/20, stratified by class, the same in every run",

@@ -30,7 +30,7 @@ def checksums(paths: Iterable[Path]) -> dict[str, str]:
 def check_labels(path: Path, labels: NDArray[Any], classes: int) -> None:
     wrong = np.flatnonzero((labels < 0) | (labels >= classes))
     if len(wrong):
-        raise DataError(f"{path}: label {labels[wrong[0]]} in row {wrong[0] + 1}; legal: 0 to {classes - 1}")
+        raise DataError(f"{path}: label {labels[wrong[0]]} in row {wrong[0] + 1}; must be 0 to {classes - 1}")
 
 
 def tabular(

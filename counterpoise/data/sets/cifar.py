@@ -105,7 +105,7 @@ def _read_batch(path: Path, label_bytes: int, classes: int) -> tuple[Pixels, Pix
     record = label_bytes + PIXELS
     if len(content) == 0 or len(content) % record:
         raise DataError(
-            f"{path}: {len(content):,} bytes; legal: a whole number of records of {record:,} bytes"
+            f"{path}: {len(content):,} bytes; needs a whole number of records of {record:,} bytes"
         )
     rows = content.reshape(-1, record)
     labels = rows[:, label_bytes - 1]
@@ -125,7 +125,7 @@ def _class_names(layout: Binary, root: Path | None) -> tuple[str, ...]:
         return tuple(str(label) for label in range(layout.classes))
     lines = tuple(read_lines(names))
     if len(lines) != layout.classes:
-        raise DataError(f"{names}: {len(lines)} names; legal: {layout.classes}")
+        raise DataError(f"{names}: {len(lines)} names; needs {layout.classes}")
     return lines
 
 
@@ -145,7 +145,7 @@ def load_sheets(name: str, root: Path | None, classes: int, scaling: Scaling) ->
     labels = find_file(root, name, "labels.npz")
     arrays = read_npz(labels, "train", "test", "classes")
     if len(arrays["classes"]) != classes:
-        raise DataError(f"{labels}: {len(arrays['classes'])} classes; legal: {classes}")
+        raise DataError(f"{labels}: {len(arrays['classes'])} classes; needs {classes}")
     sheets = [find_file(root, name, "data_batch_1.webp"), *_further_sheets(name, root)]
     test_sheet = find_file(root, name, "test_batch.webp")
     return Dataset(
@@ -169,7 +169,7 @@ def read_sheet(path: Path) -> NDArray[np.uint8]:
         raise DataError(f"{path}: cannot be decoded: {error}") from error
     height, width, _ = sheet.shape
     if height % SIDE or width % SIDE:
-        raise DataError(f"{path}: {width}x{height} pixels; legal: multiples of {SIDE}")
+        raise DataError(f"{path}: {width}x{height} pixels; needs multiples of {SIDE}")
     tiles = sheet.reshape(height // SIDE, SIDE, width // SIDE, SIDE, 3)
     return tiles.transpose(0, 2, 4, 1, 3).reshape(-1, 3, SIDE, SIDE)
 
@@ -183,6 +183,6 @@ def _join(sheets: list[Path], labels: Path, y: NDArray[Any], classes: int) -> Sa
     x = np.concatenate([read_sheet(path) for path in sheets])
     if len(x) != len(y):
         names = ", ".join(path.name for path in sheets)
-        raise DataError(f"{labels}: {len(y)} labels for the {len(x)} images of {names}; legal: as many")
+        raise DataError(f"{labels}: {len(y)} labels for the {len(x)} images of {names}; needs as many")
     check_labels(labels, y, classes)
     return to_samples(x, y)

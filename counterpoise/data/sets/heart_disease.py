@@ -35,7 +35,7 @@ HOSPITALS = {
 COLUMNS = "age sex cp trestbps chol fbs restecg thalach exang oldpeak slope ca thal num"
 CODES = ("cp", "restecg", "slope", "thal")  # numbers that only name a category
 GRADES = ("0", "1", "2", "3", "4")
-LAYOUT = FileColumns(COLUMNS.split(), words=(), label="num", legal_labels=GRADES)
+LAYOUT = FileColumns(COLUMNS.split(), words=(), label="num", labels=GRADES)
 CLASSES = {
     "two": ("no disease", "disease"),
     "five": ("no disease", "grade 1", "grade 2", "grade 3", "grade 4"),

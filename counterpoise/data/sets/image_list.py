@@ -74,12 +74,12 @@ def read_list(path: Path) -> Listing:
         place = PurePosixPath(name)
         if not name or not label.isdecimal() or place.is_absolute() or ".." in place.parts:
             raise DataError(
-                f"{path}: line {number} is {line[:60]!r}; legal: a path below {path.parent} and a label from 0"
+                f"{path}: line {number} is {line[:60]!r}; needs a path below {path.parent} and a label from 0"
             )
         files.append(path.parent / place)
         labels.append(int(label))
     if not files:
-        raise DataError(f"{path}: no images; legal: a line 'path label' for each")
+        raise DataError(f"{path}: no images; needs a line 'path label' for each")
     return Listing(path, files, np.array(labels, dtype=np.int64))
 
 
@@ -143,15 +143,13 @@ def _annotated(annotations: Path, line: str, classes: dict[str, int]) -> tuple[P
     name, _, rest = line.partition("\t")
     wnid = rest.partition("\t")[0]
     if wnid not in classes or "/" in name:
-        raise DataError(f"{annotations}: {line[:60]!r}; legal: a file name, a tab and a name of wnids.txt")
+        raise DataError(f"{annotations}: {line[:60]!r}; needs a file name, a tab and a name of wnids.txt")
     return annotations.parent / "images" / name, classes[wnid]
 
 
 def _listing(source: Path, pairs: list[tuple[Path, int]]) -> Listing:
     if not pairs:
-        raise DataError(
-            f"{source}: no image found for it; legal: the folders as the official archive unpacks"
-        )
+        raise DataError(f"{source}: no image found for it; needs the folders as the official archive unpacks")
     return Listing(
         source, [file for file, _ in pairs], np.array([label for _, label in pairs], dtype=np.int64)
     )

@@ -46,7 +46,7 @@ LAYOUT = FileColumns(
     COLUMNS.split(),
     words=("protocol_type", "service", "flag"),
     label="attack",
-    legal_labels=tuple(COARSE),
+    labels=tuple(COARSE),
     ignored=("difficulty",),
 )
 

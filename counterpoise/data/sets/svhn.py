@@ -42,7 +42,7 @@ def _read(path: Path) -> Samples:
     _check_form(path, str(x.dtype), x.shape, len(labels))
     wrong = np.flatnonzero((labels < 1) | (labels > 10))
     if len(wrong):
-        raise DataError(f"{path}: label {labels[wrong[0]]} in row {wrong[0] + 1}; legal: 1 to 10")
+        raise DataError(f"{path}: label {labels[wrong[0]]} in row {wrong[0] + 1}; must be 1 to 10")
     return to_samples(x.transpose(3, 2, 0, 1), labels % 10)
 
 
@@ -63,8 +63,8 @@ def _arrays(path: Path) -> tuple[NDArray[Any], NDArray[Any]]:
 
 def _check_form(path: Path, kind: str, shape: tuple[int, ...], labels: int) -> None:
     if kind != "uint8" or shape != (*SAMPLE, labels):
-        raise DataError(f"{path}: X {kind} {shape} for {labels} labels; legal: uint8 (32, 32, 3, labels)")
+        raise DataError(f"{path}: X {kind} {shape} for {labels} labels; needs uint8 (32, 32, 3, labels)")
     size = math.prod(shape)
     if size > GIBIBYTE:
-        raise DataError(f"{path}: X has {size:,} bytes; legal: at most {GIBIBYTE:,}")
+        raise DataError(f"{path}: X has {size:,} bytes; at most {GIBIBYTE:,}")
     check_fits(COPIES * size, f"{path}: X", DataError)

@@ -33,7 +33,7 @@ LAYOUT = FileColumns(
     HEADER.split(","),
     words=("proto", "service", "state"),
     label="attack_cat",
-    legal_labels=CLASSES.split(),
+    labels=CLASSES.split(),
     ignored=("id", "label"),
 )
 FILES = ("UNSW_NB15_training-set.csv", "UNSW_NB15_testing-set.csv")
@@ -73,5 +73,5 @@ def _split(paths: list[Path], first: int, y: Rows) -> tuple[TrainTest, str]:
 def _read(path: Path) -> Table:
     header, *rows = read_lines(path) or [""]
     if header.lower() != HEADER:
-        raise DataError(f"{path}: starts with {header[:40]!r}; legal: the official header, {HEADER[:40]}...")
+        raise DataError(f"{path}: starts with {header[:40]!r}; needs the official header, {HEADER[:40]}...")
     return parse_table(path, rows, LAYOUT)

@@ -65,7 +65,7 @@ def numbers_of(table: Table, name: str) -> Numbers:
             (row, cell) for row, cell in zip(table.rows, cells, strict=True) if cell not in values
         )
         reason = (
-            f"{name!r} holds {short(cell)}; legal: a number of at most {MAX_NUMBER:.4g} in size, or nothing"
+            f"{name!r} holds {short(cell)}; needs a number of at most {MAX_NUMBER:.4g} in size, or nothing"
         )
         raise fault(table.path, reason, row)
     return np.array([values[cell] for cell in cells], dtype=np.float64)
@@ -84,9 +84,7 @@ def names_of(table: Table, name: str) -> Coded:
         if cell.lower() in NAMELESS:
             raise fault(table.path, f"{name!r} is missing", row)
         if len(cell) > MAX_WORD:
-            raise fault(
-                table.path, f"{name!r} holds {len(cell):,} characters; legal: at most {MAX_WORD}", row
-            )
+            raise fault(table.path, f"{name!r} holds {len(cell):,} characters; at most {MAX_WORD}", row)
     return coded(table.columns[name])
 
 

@@ -39,7 +39,7 @@ def read_csv(path: Path | str, limit: int = MAX_TEXT_BYTES) -> Table:
     path = file_within(path, limit)
     with _open_unpacked(path, limit) as raw:
         if raw.read(2) in UTF16_MARKS:
-            raise fault(path, "is UTF-16; legal: UTF-8 or Latin-1")
+            raise fault(path, "is UTF-16; needs UTF-8 or Latin-1")
     try:
         table = _read(path, "utf-8-sig", limit)
     except UnicodeDecodeError:
@@ -109,18 +109,18 @@ def _lines(path: Path, stream: IO[str]) -> Iterator[str]:
         if len(line) == MAX_LINE:
             raise fault(path, f"line {number} has {MAX_LINE:,} characters or more")
         if "\0" in line:
-            raise fault(path, f"line {number} holds a zero byte; legal: text")
+            raise fault(path, f"line {number} holds a zero byte; needs text")
         yield line
 
 
 def _check_header(path: Path, row: int, names: list[str]) -> None:
     if not 2 <= len(names) <= MAX_COLUMNS:
-        reason = f"the header has {len(names):,} columns; legal: 2 (a label and a feature) to {MAX_COLUMNS:,}"
+        reason = f"the header has {len(names):,} columns; needs 2 (a label and a feature) to {MAX_COLUMNS:,}"
         raise fault(path, reason, row)
     seen = set()
     for place, name in enumerate(names, start=1):
         if not name and place > 1:  # what the first one holds tells whether it is an index
-            raise fault(path, f"column {place} has no name; legal: a name for each", row)
+            raise fault(path, f"column {place} has no name; each needs one", row)
         if name in seen:
             raise fault(path, f"two columns are named {short(name)}", row)
         seen.add(name)
@@ -133,7 +133,7 @@ def _body(path: Path, records: Iterator[Record], width: int) -> tuple[list[int],
     taken = looked = 0  # bytes
     for row, cells in records:
         if len(cells) != width:
-            raise fault(path, f"has {len(cells):,} cells; legal: {width:,}, as the header", row)
+            raise fault(path, f"has {len(cells):,} cells; needs {width:,}, as the header", row)
         if len(rows) * width > MAX_CELLS:
             raise fault(path, f"more than {MAX_CELLS:,} cells", row)
         taken += ROW + CELL * width + sum(map(len, cells))
@@ -171,7 +171,7 @@ class _Unpacked(io.RawIOBase):
             raise fault(self._path, f"damaged gzip file: {error}") from None
         self._read += len(piece)
         if self._read > self._limit:
-            raise fault(self._path, f"unpacks to more than {self._limit:,} bytes; legal: at most that many")
+            raise fault(self._path, f"unpacks to more than {self._limit:,} bytes, the most that is read")
         buffer[: len(piece)] = piece
         return len(piece)
 

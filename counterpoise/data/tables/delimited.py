@@ -32,7 +32,7 @@ class FileColumns(NamedTuple):
     columns: Sequence[str]
     words: Sequence[str]
     label: str
-    legal_labels: Sequence[str]
+    labels: Sequence[str]
     ignored: Sequence[str] = ()
 
     @property
@@ -72,10 +72,10 @@ def parse_table(path: Path, lines: Sequence[str], layout: FileColumns) -> Table:
     """Rows without a header; `path` is for the errors' sake."""
     width = len(layout.columns)
     if not lines:
-        raise DataError(f"{path}: no rows; legal: rows of {width} fields")
+        raise DataError(f"{path}: no rows; needs rows of {width} fields")
     for place, line in enumerate(lines, start=1):
         if line.count(",") != width - 1:
-            raise DataError(f"{path}: row {place} has {line.count(',') + 1} fields; legal: {width}")
+            raise DataError(f"{path}: row {place} has {line.count(',') + 1} fields; needs {width}")
     names = layout.numbers, [*layout.words, layout.label]
     places = [[layout.columns.index(name) for name in group] for group in names]
     try:
@@ -83,7 +83,7 @@ def parse_table(path: Path, lines: Sequence[str], layout: FileColumns) -> Table:
         words = np.char.strip(_parse(lines, places[1], np.str_))
     except ValueError as error:
         raise DataError(f"{path}: {error}") from error
-    class_codes(words[-1], layout.legal_labels, path)
+    class_codes(words[-1], layout.labels, path)
     return Table(
         dict(zip(names[0], numbers, strict=True)), dict(zip(layout.words, words, strict=False)), words[-1]
     )
@@ -112,7 +112,7 @@ def class_codes(labels: Words, classes: Sequence[str], owner: Path | str) -> Row
     places = {name: place for place, name in enumerate(classes)}
     for row, label in enumerate(labels.tolist()):
         if label not in places:
-            raise fault(owner, f"label {label!r} in data row {row + 1}; legal: {listed(classes)}")
+            raise fault(owner, f"label {label!r} in data row {row + 1}; must be one of {listed(classes)}")
     return np.array([places[label] for label in labels.tolist()], dtype=np.int64)
 
 

@@ -113,13 +113,13 @@ class Encoder:
     def from_json(cls, found: Any) -> Encoder:
         """An encoder that somebody else wrote down; a DataError for anything that is none."""
         if not isinstance(found, dict) or set(found) != {"numbers", "words"}:
-            raise DataError("the encoder is not legal; legal: numbers and words")
+            raise DataError("the encoder needs numbers and words, and nothing else")
         numbers, words = found["numbers"], found["words"]
         if not (isinstance(numbers, dict) and isinstance(words, dict)) or numbers.keys() & words.keys():
-            raise DataError("the encoder's columns are not legal; legal: each a number or a word")
+            raise DataError("the encoder's columns must each be a number or a word")
         if not 0 < len(numbers) + len(words) <= MAX_COLUMNS:
             count = len(numbers) + len(words)
-            raise DataError(f"the encoder has {count:,} columns; legal: 1 to {MAX_COLUMNS:,}")
+            raise DataError(f"the encoder has {count:,} columns; needs 1 to {MAX_COLUMNS:,}")
         return cls(
             {name: _read_number(name, given) for name, given in numbers.items()},
             {name: _read_words(name, given) for name, given in words.items()},
@@ -130,7 +130,7 @@ def check_size(table: Table, width: int, numbers: int) -> None:
     """Before columns are encoded: a column of words becomes as many inputs as it has kinds of them."""
     rows = len(table.rows)
     if rows * width * BYTES_A_FEATURE > MAX_BYTES:
-        reason = f"{rows:,} rows of {width:,} features; legal: at most {MAX_BYTES:,} bytes of them"
+        reason = f"{rows:,} rows of {width:,} features; at most {MAX_BYTES:,} bytes of them"
         raise fault(table.path, reason)
     needed = rows * (numbers * BYTES_A_NUMBER + width * 2 * BYTES_A_FEATURE) + width * BYTES_A_NAME
     check_fits(needed, f"{table.path}: {rows:,} rows of {width:,} features", DataError)
@@ -155,8 +155,8 @@ def _check_finite(table: Table, encoded: Encoded) -> None:
 def _read_number(name: str, given: Any) -> Number:
     fits = isinstance(given, list) and len(given) == len(Number._fields) and isinstance(given[-1], bool)
     if not fits or not all(type(part) in (int, float) for part in given[:-1]) or not _usable(given[:-1]):
-        legal = "centre, gap, mean and deviation, finite and the last above 0, and whether gaps are flagged"
-        raise DataError(f"the encoder's number {short(name)} is {short(given)}; legal: {legal}")
+        needed = "centre, gap, mean and deviation, finite and the last above 0, and whether gaps are flagged"
+        raise DataError(f"the encoder's number {short(name)} must be {needed}, not {short(given)}")
     centre, gap, mean, deviation = map(float, given[:-1])
     return Number(centre, gap, mean, deviation, given[-1])
 
@@ -171,6 +171,6 @@ def _usable(parts: Sequence[float]) -> bool:
 def _read_words(name: str, given: Any) -> tuple[str, ...]:
     fits = isinstance(given, list) and 0 < len(given) <= MAX_CATEGORIES + 1  # and "(other)"
     if not fits or not all(isinstance(word, str) for word in given) or len(set(given)) < len(given):
-        legal = f"up to {MAX_CATEGORIES:,} words that differ"
-        raise DataError(f"the encoder's word {short(name)} is {short(given)}; legal: {legal}")
+        needed = f"up to {MAX_CATEGORIES:,} words that differ"
+        raise DataError(f"the encoder's word {short(name)} must be {needed}, not {short(given)}")
     return tuple(given)

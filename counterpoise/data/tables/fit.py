@@ -121,7 +121,7 @@ def _categories(table: Table, name: str, train: list[int]) -> tuple[str, ...]:
     if len(known) > MAX_CATEGORIES:
         comma = decimal_commas(_filled(table, name))
         point = "" if comma is None else f", or a decimal point in place of the comma in {short(comma)}"
-        reason = f"column {name!r} holds {len(known):,} categories; legal: at most {MAX_CATEGORIES:,}{point}; {drop_key(name)} leaves it out"
+        reason = f"column {name!r} holds {len(known):,} categories; at most {MAX_CATEGORIES:,}{point}; {drop_key(name)} leaves it out"
         raise fault(table.path, reason)
     return tuple(sorted(known | {OTHER_WORD} if set(cells) - known else known))
 

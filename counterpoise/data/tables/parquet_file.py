@@ -45,11 +45,11 @@ def _check_size(path: Path, metadata: Any) -> None:
     rows, columns = metadata.num_rows, metadata.num_columns
     unpacked = sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
     if not 2 <= columns <= MAX_COLUMNS:
-        raise fault(path, f"has {columns:,} columns; legal: 2 (a label and a feature) to {MAX_COLUMNS:,}")
+        raise fault(path, f"has {columns:,} columns; needs 2 (a label and a feature) to {MAX_COLUMNS:,}")
     if not 0 < rows * columns <= MAX_CELLS or unpacked > MAX_BYTES:
         raise fault(
             path,
-            f"has {rows:,} rows, {unpacked:,} bytes unpacked; legal: 1 row to {MAX_CELLS:,} cells, {MAX_BYTES:,} bytes",
+            f"has {rows:,} rows, {unpacked:,} bytes unpacked; needs 1 row to {MAX_CELLS:,} cells, {MAX_BYTES:,} bytes",
         )
 
 

@@ -151,7 +151,7 @@ def test_every_flipped_bit_is_found(tmp_path: Path) -> None:
 FORGERIES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "label": ({"train.y": torch.full((8,), 2)}, {}, "training labels are not all in 0 to 1"),
     "label type": ({"test.y": torch.zeros(3)}, {}, "test labels are not a vector of 64-bit"),
-    "fewer labels": ({"train.y": torch.zeros(7, dtype=torch.int64)}, {}, "not as many"),
+    "fewer labels": ({"train.y": torch.zeros(7, dtype=torch.int64)}, {}, "for 7 labels"),
     "row": ({"clients.rows": torch.tensor([0, 2, 5, 1, 8])}, {}, "client rows are not all in 0 to 7"),
     "ends": ({"clients.ends": torch.tensor([2, 1, 5])}, {}, "the ends of clients"),
     "last end": ({"clients.ends": torch.tensor([2, 2, 6])}, {}, "the ends of clients"),
@@ -164,12 +164,12 @@ FORGERIES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "more pixels than labels": (
         {},
         {"pixels": {"train.x": [1 << 20, 3, 4, 5], "test.x": [3, 3, 4, 5]}},
-        "train.x has 1,048,576 images for 8 labels: not as many",
+        "train.x has 1,048,576 images for 8 labels; needs as many",
     ),
     "a million classes": (
         {},
         {"classes": [str(k) for k in range(1_000_000)]},
-        "holds 1,000,000 classes; legal: at most 10,000",
+        "holds 1,000,000 classes; at most 10,000",
     ),
     "pixel bomb": (
         {},

@@ -304,7 +304,7 @@ def test_a_parquet_file_of_many_equal_cells_is_refused_by_its_footer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("counterpoise.data.tables.parquet_file.MAX_CELLS", 1_000)
-    with pytest.raises(DataError, match=r"has 501 rows.*legal: 1 row to 1,000 cells"):
+    with pytest.raises(DataError, match=r"has 501 rows.*needs 1 row to 1,000 cells"):
         bad_tables.read_content(tmp_path, parquet_bytes(a=[1] * 501, label=[0] * 501), "t.parquet")
 
 
