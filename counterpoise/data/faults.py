@@ -49,7 +49,7 @@ def _looked_in(path: Path) -> str:
 
 
 @contextmanager
-def blamed_on(source: Path | str, trouble: str) -> Iterator[None]:
+def as_fault(source: Path | str, trouble: str) -> Iterator[None]:
     """Whatever a parser raises on hostile bytes is the file's fault, in one line."""
     try:
         yield
@@ -68,7 +68,7 @@ def file_within(path: Path | str, limit: int) -> Path:
     size = path.stat().st_size
     if not 0 < size <= limit:
         raise fault(path, f"holds {size:,} bytes; at most {limit:,}" if size else "is empty")
-    with blamed_on(path, "cannot be opened"), path.open("rb"):
+    with as_fault(path, "cannot be opened"), path.open("rb"):
         return path
 
 

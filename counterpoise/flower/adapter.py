@@ -104,10 +104,10 @@ def register(link: LinkState, public_key: Path, name: str) -> int:
     return link.create_node(NOOP_FLWR_AID, NOOP_ACCOUNT_NAME, public_key_to_bytes(key), 0, name=name)
 
 
-def open_run(link: LinkState, told: Mapping[str, Any]) -> int:
+def open_run(link: LinkState, settings: Mapping[str, Any]) -> int:
     """A run that is at work, with what clients are told of it."""
     kind = TaskType.SERVER_APP
-    run = link.create_run(APP, None, None, dict(told), NOOP_FEDERATION_ID, None, NOOP_FLWR_AID, kind)
+    run = link.create_run(APP, None, None, dict(settings), NOOP_FEDERATION_ID, None, NOOP_FLWR_AID, kind)
     task = cast(int, link.get_run_info(run_ids=[run])[0].primary_task_id)
     link.claim_task(task)
     link.activate_task(task)
@@ -162,9 +162,9 @@ def post(link: LinkState, run: int, message: Message) -> str:
 
 def renewed(message: Message) -> Message:
     """The same question once more, under an id of its own, for the time that is left."""
-    told, left = message.metadata, message.metadata.created_at + message.metadata.ttl - now().timestamp()
+    asked, left = message.metadata, message.metadata.created_at + message.metadata.ttl - now().timestamp()
     return Message(
-        message.content, told.dst_node_id, told.message_type, ttl=max(left, 1.0), group_id=told.group_id
+        message.content, asked.dst_node_id, asked.message_type, ttl=max(left, 1.0), group_id=asked.group_id
     )
 
 

@@ -20,7 +20,7 @@ from types import MappingProxyType
 LOG = logging.getLogger("counterpoise")
 PR_SET_PDEATHSIG = 1
 GRACE = 10.0  # seconds between a polite end and kill
-LOOK = 0.2  # seconds between two looks at the children
+POLL = 0.2  # seconds between two looks at the children
 SHORT_LIFE = 60.0  # seconds; a child that ends sooner has failed
 MOST_FAILURES = 20  # in a row, after which a child is left alone
 
@@ -87,7 +87,7 @@ def kept_alive(children: Sequence[Child]) -> Iterator[Sequence[Child]]:
     done = threading.Event()
 
     def watch() -> None:
-        while not done.wait(LOOK):
+        while not done.wait(POLL):
             for child in children:
                 if not child.alive() and child.failures < MOST_FAILURES:
                     _restart(child)

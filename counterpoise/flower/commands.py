@@ -15,12 +15,12 @@ from counterpoise.errors import ConfigError, RunError, listed, short
 from counterpoise.flower import adapter, children
 from counterpoise.flower.certs import CertFolder, make_certs
 from counterpoise.flower.children import Child
-from counterpoise.flower.data_form import in_words
+from counterpoise.flower.data_form import to_config
 from counterpoise.flower.deployment import Endpoint
 from counterpoise.flower.front import listening
 from counterpoise.flower.grid import HubGrid
 from counterpoise.flower.hub import Hub
-from counterpoise.flower.job import JobFolder, check_name, what_clients_are_told
+from counterpoise.flower.job import JobFolder, check_name, job_settings
 from counterpoise.flower.own_data import describe_form, server_data
 from counterpoise.flower.serve import LOG, Prepared, Say, run
 from counterpoise.flower.workplaces import build_workplace
@@ -77,7 +77,7 @@ def simulate(
     from counterpoise.flower.simulated import simulation
 
     ready = prepare(experiment, out, named_nodes=False)
-    nodes = simulation(ready.told, ready.folder.path, len(ready.names), ready.experiment.data.root)
+    nodes = simulation(ready.settings, ready.folder.path, len(ready.names), ready.experiment.data.root)
     with _resumable(ready), _logged(ready.folder), nodes as grid:
         return run(grid, ready, listeners, say)
 
@@ -89,7 +89,7 @@ def _served(ready: Prepared, endpoint: Endpoint) -> Iterator[tuple[HubGrid, Endp
     if endpoint.certs is not None:
         hub.names = {_register(hub, endpoint.certs, name): name for name in ready.names}
     with _resumable(ready), _logged(ready.folder), listening(hub, endpoint) as there:
-        yield HubGrid(hub, adapter.open_run(hub.link, ready.told)), there
+        yield HubGrid(hub, adapter.open_run(hub.link, ready.settings)), there
 
 
 def _register(hub: Hub, certs: CertFolder, name: str) -> int:
@@ -116,15 +116,15 @@ def prepare(experiment: Experiment | None, out: Path, named_nodes: bool) -> Prep
     count, form = _count_clients(experiment)
     folder.open(resume)
     write_atomically(folder.experiment, write_toml(experiment.tables()).encode())
-    told = what_clients_are_told(experiment, out.name, count, folder.run_id(), form)
-    return Prepared(experiment, out, told, resume, named_nodes)
+    settings = job_settings(experiment, out.name, count, folder.run_id(), form)
+    return Prepared(experiment, out, settings, resume, named_nodes)
 
 
 def _as_started(place: RunFolder, folder: JobFolder) -> Experiment:
     """The experiment that clients were told, so that each makes the same choices again; waiting may have changed."""
     settled = load_experiment(place.config)
-    told = load_experiment(folder.experiment) if folder.experiment.exists() else settled
-    return replace(told, flower=settled.flower)
+    started = load_experiment(folder.experiment) if folder.experiment.exists() else settled
+    return replace(started, flower=settled.flower)
 
 
 def _count_clients(experiment: Experiment) -> tuple[int, str]:
@@ -202,4 +202,4 @@ def describe(
     given = {key: value for key, value in named.items() if value is not None}
     experiment = make_experiment({"data": {"name": name, "path": str(path), **given}})
     found = server_data(experiment, lambda column: f"--drop {shlex.quote(column)}")
-    return Description(in_words(found.form), found.odd)
+    return Description(to_config(found.form), found.warnings)

@@ -185,11 +185,11 @@ def _is_number(value: Any) -> bool:
 DESCRIBED = Entry(NAME, described)
 
 
-def in_words(form: DataForm) -> dict[str, Any]:
+def to_config(form: DataForm) -> dict[str, Any]:
     """The arguments that describe a form: what the server's config takes instead of a file."""
     found: dict[str, Any] = {"name": NAME, "classes": list(form.classes)}
     if form.columns is not None:
-        numbers = {name: _in_words(number) for name, number in form.columns.numbers.items()}
+        numbers = {name: _moments(number) for name, number in form.columns.numbers.items()}
         words = {name: list(kinds) for name, kinds in form.columns.words.items()}
         return {**found, "label": form.label, "numbers": numbers, "words": words}
     found["shape"] = list(form.shape)
@@ -200,6 +200,6 @@ def in_words(form: DataForm) -> dict[str, Any]:
     return found
 
 
-def _in_words(number: Number) -> list[float]:
+def _moments(number: Number) -> list[float]:
     gap = [number.centre + number.gap] if number.flagged else []
     return [number.centre + number.mean, number.deviation, *gap]

@@ -37,9 +37,9 @@ from counterpoise.flower.deployment import Endpoint, server_trust
 from counterpoise.flower.hub import Hub
 from counterpoise.version import __version__
 
-HOLD = 10.0  # seconds that a request for a message waits for one
-START = 30.0  # seconds in which the port must be open
-FAREWELL = 3  # seconds for requests under way when the port closes
+LONG_POLL = 10.0  # seconds that a request for a message waits for one
+STARTUP = 30.0  # seconds in which the port must be open
+SHUTDOWN = 3  # seconds for requests under way when the port closes
 PROTOBUF = "application/protobuf"
 
 
@@ -137,7 +137,7 @@ class Front:
         hub, version = self.hub, request.headers.get(VERSION_HEADER, "")[:40]
         name = hub.names.get(node, "a client")
         if version != __version__:
-            hub.turned_away[name] = f"it has version {version or 'unknown'} and the server {__version__}"
+            hub.not_admitted[name] = f"it has version {version or 'unknown'} and the server {__version__}"
             raise Denied(
                 409, f"this client has version {version}, the server {__version__}; both need the same"
             )
@@ -146,23 +146,23 @@ class Front:
         if online and place != hub.places.get(node):
             raise Denied(409, "another node speaks for this client; it must end first")
         hub.places[node] = place
-        hub.turned_away.pop(name, None)
+        hub.not_admitted.pop(name, None)
         return online
 
     async def _pull(self, request: Request, asked: Any, node: int) -> Any:
         """The next message, as soon as there is one; a node that waits costs nothing."""
-        hub, until = self.hub, time.monotonic() + HOLD
-        hub.ask_again(node)
+        hub, until = self.hub, time.monotonic() + LONG_POLL
+        hub.mark_unanswered(node)
         while True:
-            with hub.bell(node) as bell:
+            with hub.wakeup(node) as wakeup:
                 reply = await run_in_threadpool(ROUTES["pull-messages"].handle, asked, hub.link)
                 for message in reply.messages_list:
-                    hub.hand(node, message.metadata.message_id)
+                    hub.mark_delivered(node, message.metadata.message_id)
                 left = until - time.monotonic()
                 if reply.messages_list or left <= 0 or hub.closed or await request.is_disconnected():
                     return reply
                 try:
-                    await asyncio.wait_for(bell.wait(), left)
+                    await asyncio.wait_for(wakeup.wait(), left)
                 except TimeoutError:
                     return reply
 
@@ -173,7 +173,7 @@ def listening(hub: Hub, endpoint: Endpoint) -> Iterator[Endpoint]:
     family = socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET
     trust: dict[str, Any] = {} if endpoint.certs is None else server_trust(endpoint.certs)
     try:
-        door = socket.create_server((endpoint.host, endpoint.port), family=family)
+        listener = socket.create_server((endpoint.host, endpoint.port), family=family)
     except OSError as error:
         raise ConfigError(
             f"cannot listen on {endpoint.address} ({error.strerror}); needs an address of this machine and a free port"
@@ -181,23 +181,23 @@ def listening(hub: Hub, endpoint: Endpoint) -> Iterator[Endpoint]:
     config = uvicorn.Config(
         Front(hub, register=endpoint.certs is None).app(),
         log_config=None, access_log=False, lifespan="off", ws="none", server_header=False, timeout_keep_alive=60,
-        timeout_graceful_shutdown=FAREWELL, **trust
+        timeout_graceful_shutdown=SHUTDOWN, **trust
     )  # fmt: skip
     server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, args=([door],), daemon=True)
+    thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
     thread.start()
     try:
         _await_start(server, thread)
-        yield endpoint._replace(port=door.getsockname()[1])
+        yield endpoint._replace(port=listener.getsockname()[1])
     finally:
         hub.close()
         server.should_exit = True
-        thread.join(2 * FAREWELL)
-        door.close()
+        thread.join(2 * SHUTDOWN)
+        listener.close()
 
 
 def _await_start(server: uvicorn.Server, thread: threading.Thread) -> None:
-    deadline = time.monotonic() + START
+    deadline = time.monotonic() + STARTUP
     while not server.started:
         if not thread.is_alive() or time.monotonic() > deadline:
             raise RunError("the port could not be opened: are the server's certificate and key damaged?")

@@ -17,7 +17,7 @@ TICK = 0.5  # seconds after which a node that is gone is noticed
 MOST_REPEATS = 5  # of one message, to a client that ends each time it gets it
 
 
-Heard = Callable[[Message, float], None]  # a reply, and the seconds that it took
+OnReply = Callable[[Message, float], None]  # a reply, and the seconds that it took
 
 
 class NodeInfo(Protocol):
@@ -32,14 +32,14 @@ class Grid(Protocol):
     """The nodes of a run: who is here, and questions to them."""
 
     @property
-    def turned_away(self) -> Mapping[str, str]:
+    def not_admitted(self) -> Mapping[str, str]:
         """Clients that were refused at the door, and why."""
 
     @property
     def late(self) -> Mapping[str, int]:
         """How many answers of each client came when nobody waited for them any more."""
 
-    def listen(self, heard: Heard) -> None:
+    def listen(self, on_reply: OnReply) -> None:
         """Have each reply told as it comes, where there is a way to know."""
 
     def get_nodes(self) -> Iterable[NodeInfo]: ...
@@ -66,14 +66,14 @@ class HubGrid:
 
     hub: Hub
     run: int
-    _heard: Heard | None = None
+    _on_reply: OnReply | None = None
 
-    def listen(self, heard: Heard) -> None:
-        self._heard = heard
+    def listen(self, on_reply: OnReply) -> None:
+        self._on_reply = on_reply
 
     @property
-    def turned_away(self) -> Mapping[str, str]:
-        return self.hub.turned_away
+    def not_admitted(self) -> Mapping[str, str]:
+        return self.hub.not_admitted
 
     @property
     def late(self) -> Mapping[str, int]:
@@ -90,17 +90,17 @@ class HubGrid:
         deadline = float("inf") if timeout is None else time.monotonic() + timeout
         waiting = self._post([Waiting(message, time.monotonic()) for message in messages])
         replies: list[Message] = []
-        looked = 0.0
+        checked = 0.0
         try:
             while waiting and (left := deadline - time.monotonic()) > 0:
                 # Before replies are collected: one that was whole when its node asked for more is no loss.
-                lost, stirred = self.hub.take_news()
-                if time.monotonic() - looked > TICK:
-                    looked, stirred = (
+                lost, active = self.hub.take_changes()
+                if time.monotonic() - checked > TICK:
+                    checked, active = (
                         time.monotonic(),
                         {one.message.metadata.dst_node_id for one in waiting.values()},
                     )
-                replies += self._collect(waiting, stirred)
+                replies += self._collect(waiting, active)
                 self._repeat(waiting, lost)
                 if waiting:
                     self.hub.wait(min(TICK, left))
@@ -119,10 +119,10 @@ class HubGrid:
         posted.pop("", None)
         return posted
 
-    def _collect(self, waiting: dict[str, Waiting], stirred: Collection[int]) -> list[Message]:
+    def _collect(self, waiting: dict[str, Waiting], active: Collection[int]) -> list[Message]:
         """Replies of these nodes that are whole by now; they leave `waiting`."""
         link, found = self.hub.link, []
-        here = [(key, one) for key, one in waiting.items() if one.message.metadata.dst_node_id in stirred]
+        here = [(key, one) for key, one in waiting.items() if one.message.metadata.dst_node_id in active]
         for message_id, one in here:
             head = one.head or adapter.begun_reply(link, self.run, message_id)
             if head is None:
@@ -131,8 +131,8 @@ class HubGrid:
             waiting[message_id] = one._replace(head=head)
             if reply is not None:
                 self._withdraw(message_id, waiting.pop(message_id))
-                if self._heard is not None:
-                    self._heard(reply, time.monotonic() - one.asked)
+                if self._on_reply is not None:
+                    self._on_reply(reply, time.monotonic() - one.asked)
                 found.append(reply)
         return found
 

@@ -17,7 +17,7 @@ from counterpoise.system.toml import write_toml
 
 CLIENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
-Told = dict[str, str | int]
+JobSettings = dict[str, str | int]
 
 
 @dataclass(frozen=True)
@@ -60,15 +60,15 @@ class JobFolder:
         return self.run.read_text()
 
 
-def what_clients_are_told(experiment: Experiment, name: str, clients: int, run: str, form: str) -> Told:
+def job_settings(experiment: Experiment, name: str, clients: int, run: str, form: str) -> JobSettings:
     """Of the server's own data only its form, where clients bring theirs; never where it lies, nor where scores go."""
     data = replace(experiment.data, root=None)  # each side finds data sets in its own place
     if experiment.flower.clients:
         data = DataTable(name=experiment.data.name, augment=experiment.data.augment)
-    told = replace(experiment, data=data, track=TrackTable())
+    sent = replace(experiment, data=data, track=TrackTable())
     return {
         "name": name,
-        "experiment": write_toml(told.tables()),
+        "experiment": write_toml(sent.tables()),
         "clients": clients,
         "run": run,
         "form": form,
@@ -83,5 +83,5 @@ def check_name(name: str) -> str:
     return name
 
 
-def write_roster(path: Path, said: dict[str, Any]) -> None:
-    write_atomically(path, json.dumps(said).encode())
+def write_roster(path: Path, hellos: dict[str, Any]) -> None:
+    write_atomically(path, json.dumps(hellos).encode())

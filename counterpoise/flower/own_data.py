@@ -36,7 +36,7 @@ class ServerData(NamedTuple):
     form: DataForm
     test: Samples
     notes: tuple[str, ...] = ()  # what became of a table's columns
-    odd: tuple[str, ...] = ()  # columns of a table to think twice about
+    warnings: tuple[str, ...] = ()  # columns of a table that look like a mistake
 
 
 def describe_form(experiment: Experiment) -> str:
@@ -73,7 +73,7 @@ def _server_table(experiment: Experiment, drop: Callable[[str], str]) -> ServerD
     form = DataForm(
         fitted.classes.names, (fitted.encoder.width,), False, no_scaling(), given["label"], fitted.encoder
     )
-    return ServerData(form, fitted.samples, fitted.notes, fitted.odd)
+    return ServerData(form, fitted.samples, fitted.notes, fitted.warnings)
 
 
 def own_federation(data: str, reading: Mapping[str, Any], text: str, number: int, clients: int) -> Federation:
@@ -165,7 +165,7 @@ def surveyed_federation(experiment: Experiment, text: str, hellos: Sequence[Hell
         clients=(nothing,) * len(hellos),
         held_out=tuple(torch.arange(hello.held_out) for hello in hellos),
         name="clients' own data",
-        notes=(*own.notes, *own.odd),
+        notes=(*own.notes, *own.warnings),
         client_names=tuple(hello.client for hello in hellos),
         known=torch.tensor([hello.counts for hello in hellos]),
     )

@@ -23,7 +23,7 @@ from counterpoise.flower.client import ClientContext
 from counterpoise.flower.deployment import Endpoint
 from counterpoise.flower.job import ClientFile
 from counterpoise.flower.refusal import CLIENT_FAILED
-from counterpoise.flower.wire import HEARTBEAT, Turned, Wire, read_key
+from counterpoise.flower.wire import HEARTBEAT, RequestRefused, Wire, read_key
 from counterpoise.flower.workplaces import open_context
 from counterpoise.system.lock import locked
 from counterpoise.version import __version__
@@ -49,7 +49,7 @@ class Resident:
     run: int = 0
     app: str = ""
     _context: ClientContext | None = field(default=None, repr=False)
-    _told: dict[str, object] = field(default_factory=dict, repr=False)
+    _settings: dict[str, object] = field(default_factory=dict, repr=False)
 
     def answer(self, message: Message, wire: Wire) -> Message:
         if message.metadata.run_id != self.run:
@@ -62,9 +62,14 @@ class Resident:
     def _enter(self, run: int, wire: Wire) -> None:
         """Another run: what the last one had open is closed, and data is read anew."""
         found = wire.get_run(run)
-        self.run, self.app, self._told, self._context = run, found.fab_id, dict(found.override_config), None
+        self.run, self.app, self._settings, self._context = (
+            run,
+            found.fab_id,
+            dict(found.override_config),
+            None,
+        )
         if self.app == APP:
-            self.say(f"a run begins: {self._told.get('name', 'without a name')}")
+            self.say(f"a run begins: {self._settings.get('name', 'without a name')}")
         else:
             self.say(
                 f"refused app {self.app[:80]!r}: a client runs nothing but the counterpoise that is installed here"
@@ -72,7 +77,7 @@ class Resident:
 
     def _open(self) -> ClientContext:
         if self._context is None:
-            self._context = open_context(self._told, self.client)
+            self._context = open_context(self._settings, self.client)
         return self._context
 
 
@@ -83,30 +88,30 @@ def join(own: ClientFile, endpoint: Endpoint, say: Say = LOG.info) -> None:
     key = None if endpoint.certs is None else read_key(endpoint.certs.private_key(own.name))
     authority = None if endpoint.certs is None else endpoint.certs.authority
     with locked(state, f"client {own.name} runs already with the state in {state}; start it once"):
-        headers, said = {VERSION_HEADER: __version__, PLACE_HEADER: _place(state)}, ""
+        headers, last = {VERSION_HEADER: __version__, PLACE_HEADER: _place(state)}, ""
         resident = Resident(own, say)
         while True:
             wire = Wire(endpoint.address, authority, key, headers)
             try:
                 wire.activate()
                 say(f"connected to {endpoint.address}")
-                said = ""
+                last = ""
                 with _heartbeats(wire):
                     _serve(resident, wire)
-            except (Turned, httpx.TransportError) as error:
+            except (RequestRefused, httpx.TransportError) as error:
                 words = _explain(error, endpoint, own.name)
-                if words != said:
+                if words != last:
                     say(words)
-                said = words
+                last = words
             finally:
-                with suppress(Turned, httpx.TransportError):
+                with suppress(RequestRefused, httpx.TransportError):
                     wire.leave()
                 wire.close()
             time.sleep(PAUSE)
 
 
 def _explain(error: Exception, endpoint: Endpoint, name: str) -> str:
-    if isinstance(error, Turned) and error.status == UNKNOWN:
+    if isinstance(error, RequestRefused) and error.status == UNKNOWN:
         return f"{endpoint.address} does not know client {name} by this key, or was started again; trying on"
     return f"{endpoint.address} does not let client {name} in: {error}; trying on"
 
@@ -119,7 +124,7 @@ def _serve(resident: Resident, wire: Wire) -> None:
         began = time.monotonic()
         try:
             wire.push(resident.answer(message, wire), time.monotonic() - began)
-        except Turned as turned:
+        except RequestRefused as turned:
             if turned.status == UNKNOWN:
                 raise
             resident.say("the server took no answer: it had waited long enough, or the run is over")
@@ -132,8 +137,8 @@ def _heartbeats(wire: Wire) -> Iterator[None]:
 
     def beat() -> None:
         while not done.wait(HEARTBEAT / 3):
-            with suppress(Turned, httpx.TransportError):
-                wire.beat()
+            with suppress(RequestRefused, httpx.TransportError):
+                wire.heartbeat()
 
     threading.Thread(target=beat, daemon=True).start()
     try:

@@ -28,7 +28,7 @@ class Roster:
     classes: int
     expected: Callable[[Hello], None] = lambda hello: None  # refuses a hello that contradicts what is known
     named_nodes: bool = False  # nodes are registered under their client's name
-    seen: Callable[[], None] = lambda: None  # told after each look for nodes
+    on_update: Callable[[], None] = lambda: None  # called after each look for nodes
     hellos: dict[str, Hello] = field(default_factory=dict)
     refusals: list[tuple[str, str]] = field(default_factory=list)  # who was refused, and why
     _node: dict[str, int] = field(default_factory=dict)
@@ -40,15 +40,15 @@ class Roster:
         """Wait until every client is there; returns the names of those that did not come."""
         deadline = time.monotonic() + wait
         while self.missing() and (left := deadline - time.monotonic()) > 0:
-            if not self.meet(min(left, HELLO_TIMEOUT)):
+            if not self.identify_nodes(min(left, HELLO_TIMEOUT)):
                 time.sleep(min(PAUSE, left))
-            self.seen()
+            self.on_update()
         return self.missing()
 
     def why_missing(self) -> dict[str, str]:
         """What is known of clients that are not there: who was refused, and why."""
         refused = {name: f"{REASONS[why]} ({why})" for name, why in self.refusals}
-        known = {**refused, **self.grid.turned_away}
+        known = {**refused, **self.grid.not_admitted}
         return {name: known[name] for name in self.missing() if name in known}
 
     def known(self) -> list[str]:
@@ -62,10 +62,10 @@ class Roster:
         there = set(self.grid.get_node_ids())
         if any(self._node.get(name) not in there for name in self.names):
             self._node = {name: node for name, node in self._node.items() if node in there}
-            self.meet(HELLO_TIMEOUT)
+            self.identify_nodes(HELLO_TIMEOUT)
         return dict(self._node)
 
-    def meet(self, timeout: float) -> bool:
+    def identify_nodes(self, timeout: float) -> bool:
         """Ask nodes that are not known yet who they are; False where there are none."""
         known = set(self._node.values())
         now = time.monotonic()

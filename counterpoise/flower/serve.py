@@ -13,7 +13,7 @@ from counterpoise.engines.choose import EngineSettings
 from counterpoise.engines.workplace import Workplace
 from counterpoise.errors import RunError
 from counterpoise.flower.grid import Grid
-from counterpoise.flower.job import JobFolder, Told, write_roster
+from counterpoise.flower.job import JobFolder, JobSettings, write_roster
 from counterpoise.flower.messages import Hello
 from counterpoise.flower.own_data import surveyed_federation
 from counterpoise.flower.refusal import Refused
@@ -37,7 +37,7 @@ class Prepared(NamedTuple):
 
     experiment: Experiment
     out: Path
-    told: Told  # what clients are told
+    settings: JobSettings  # what clients are sent before the run
     resume: bool
     named_nodes: bool = False  # nodes are registered under their clients' names
 
@@ -47,7 +47,7 @@ class Prepared(NamedTuple):
 
     @property
     def names(self) -> list[str]:
-        return client_names(self.experiment, int(self.told["clients"]))
+        return client_names(self.experiment, int(self.settings["clients"]))
 
 
 Say = Callable[[str], None]
@@ -57,13 +57,13 @@ def run(
     grid: Grid, ready: Prepared, listeners: Sequence[Listener] = (), say: Say = LOG.info
 ) -> dict[str, Any]:
     """From the clients' coming to the summary."""
-    experiment, folder, form = ready.experiment, ready.folder, str(ready.told["form"])
+    experiment, folder, form = ready.experiment, ready.folder, str(ready.settings["form"])
     shared = None if experiment.flower.clients else load_federation(experiment)
     classes = len(shared.classes) if shared else len(json.loads(form)["classes"])
     known = _known_counts(ready.names, shared, folder)
     roster = Roster(grid, ready.names, classes, _agreeing(known), ready.named_nodes)
     status = Status(folder.status, ready.names, experiment.rounds)
-    roster.seen = lambda: status.see(roster.known(), roster.why_missing())
+    roster.on_update = lambda: status.update(roster.known(), roster.why_missing())
     try:
         _gather(roster, ready)
         federation = shared or _surveyed(experiment, form, roster, folder)
@@ -101,14 +101,14 @@ def _start(
     engines: list[FlowerEngine] = []
 
     def connect(settings: EngineSettings, work: Workplace) -> FlowerEngine:
-        policy, run_id = round_policy(ready.experiment), str(ready.told["run"])
+        policy, run_id = round_policy(ready.experiment), str(ready.settings["run"])
         engines.append(FlowerEngine(work, grid, roster, run_id, policy, status, counted))
         return engines[-1]
 
-    heard = [TrafficLog(ready, engines), *listeners]
+    all_listeners = [TrafficLog(ready, engines), *listeners]
     if ready.resume:
-        return resume(ready.out, heard, federation, connect=connect)
-    return start(ready.experiment, ready.out, heard, federation, connect=connect)
+        return resume(ready.out, all_listeners, federation, connect=connect)
+    return start(ready.experiment, ready.out, all_listeners, federation, connect=connect)
 
 
 class TrafficLog(Listener):
@@ -134,8 +134,8 @@ def _known_counts(names: list[str], shared: Federation | None, folder: JobFolder
     """Class counts of clients that the server knows already: from the experiment's data, or from the run's start."""
     if shared is not None:
         return dict(zip(names, shared.counts().tolist(), strict=True))
-    said = json.loads(folder.roster.read_text()) if folder.roster.exists() else {}
-    return {name: hello["counts"] for name, hello in said.items()}
+    recorded = json.loads(folder.roster.read_text()) if folder.roster.exists() else {}
+    return {name: hello["counts"] for name, hello in recorded.items()}
 
 
 def _agreeing(known: Mapping[str, list[int]]) -> Callable[[Hello], None]:
@@ -147,11 +147,11 @@ def _agreeing(known: Mapping[str, list[int]]) -> Callable[[Hello], None]:
 
 
 def _surveyed(experiment: Experiment, form: str, roster: Roster, folder: JobFolder) -> Federation:
-    """The federation as its clients describe it; what they said at the start holds for the whole run."""
+    """The federation as its clients describe it; what they recorded at the start holds for the whole run."""
     if not folder.roster.exists():
-        said = {name: hello._replace(surveys={})._asdict() for name, hello in roster.hellos.items()}
-        write_roster(folder.roster, said)
-    hellos = {name: Hello(**said) for name, said in json.loads(folder.roster.read_text()).items()}
+        recorded = {name: hello._replace(surveys={})._asdict() for name, hello in roster.hellos.items()}
+        write_roster(folder.roster, recorded)
+    hellos = {name: Hello(**recorded) for name, recorded in json.loads(folder.roster.read_text()).items()}
     return surveyed_federation(experiment, form, [hellos[name] for name in roster.names])
 
 

@@ -73,7 +73,7 @@ class FlowerEngine:
         there = {name: ask for name, ask in asks.items() if name in nodes}
         contents = dict(zip(there, messages.write_train(list(there.values()), sha256), strict=True))
         if self.status is not None:
-            self.status.ask(
+            self.status.begin_round(
                 broadcast.round, {name: payload_bytes(content) for name, content in contents.items()}
             )
         replies = self._exchange(messages.TRAIN, str(broadcast.round), contents, nodes)
@@ -169,16 +169,16 @@ class FlowerEngine:
             Message(content, nodes[name], kind, ttl=timeout + GRACE, group_id=group)
             for name, content in contents.items()
         ]
-        self.grid.listen(partial(self._hear, {node: name for name, node in nodes.items()}))
+        self.grid.listen(partial(self._add_reply, {node: name for name, node in nodes.items()}))
         self.sent_bytes += sum(payload_bytes(content) for content in contents.values())
         replies = list(self.grid.send_and_receive(asks, timeout=timeout)) if asks else []
         self.received_bytes += sum(payload_bytes(reply.content) for reply in replies if reply.has_content())
         return replies
 
-    def _hear(self, names: Mapping[int, str], reply: Message, seconds: float) -> None:
+    def _add_reply(self, names: Mapping[int, str], reply: Message, seconds: float) -> None:
         name = names.get(reply.metadata.src_node_id)
         if self.status is not None and name is not None:
-            self.status.hear(name, seconds, payload_bytes(reply.content) if reply.has_content() else 0)
+            self.status.add_reply(name, seconds, payload_bytes(reply.content) if reply.has_content() else 0)
 
     def _stack(self, rows: Sequence[tuple[int, int, Tree]], spec: TreeSpec) -> Replies:
         client = torch.tensor([row[0] for row in rows], dtype=torch.int64)

@@ -46,7 +46,7 @@ class Status:
     def __post_init__(self) -> None:
         self.clients = {name: ClientStatus() for name in self.names}
 
-    def see(self, here: Collection[str], refusals: Mapping[str, str]) -> None:
+    def update(self, here: Collection[str], refusals: Mapping[str, str]) -> None:
         """Who is there, and who was turned away."""
         for name, client in self.clients.items():
             if name in here:
@@ -57,7 +57,7 @@ class Status:
                 client.state = "gone"
         self.write()
 
-    def ask(self, round: int, sizes: Mapping[str, int]) -> None:
+    def begin_round(self, round: int, sizes: Mapping[str, int]) -> None:
         """A round asks these clients, with so many bytes each."""
         self.round, self.state = round, "at work"
         for name, size in sizes.items():
@@ -65,7 +65,7 @@ class Status:
             self.clients[name].bytes_down += size
         self.write(at_once=False)
 
-    def hear(self, name: str, seconds: float, size: int) -> None:
+    def add_reply(self, name: str, seconds: float, size: int) -> None:
         """A client's answer is here, usable or not."""
         client = self.clients[name]
         client.state, client.seconds = "here", round(seconds, 3)

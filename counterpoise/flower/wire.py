@@ -35,14 +35,14 @@ from counterpoise.errors import ConfigError
 
 HEARTBEAT = 30.0  # seconds; a server counts a node as gone after twice that without a sign
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds between tries
-AT_ONCE = 4  # objects of a message that are on their way together
-PASSING = {408, 425, 429, 500, 502, 503, 504}  # statuses after which a request is worth another try
+PARALLEL = 4  # objects of a message that are on their way together
+TRANSIENT = {408, 425, 429, 500, 502, 503, 504}  # statuses after which a request is worth another try
 
 Key = ec.EllipticCurvePrivateKey
 Answer = TypeVar("Answer")
 
 
-class Turned(Exception):  # noqa: N818
+class RequestRefused(Exception):  # noqa: N818
     """A request that the server does not take; what it said is for this machine's log."""
 
     def __init__(self, status: int, said: str) -> None:
@@ -83,7 +83,7 @@ class Wire:
         signed: list[Any] = [Headers(headers), NodeAuthHttpInterceptor(private, private.public_key())]
         root = None if authority is None else str(authority)
         self._client = FleetHttpClient.from_server_address(address, authority is None, root, signed)
-        self._threads = ThreadPoolExecutor(AT_ONCE)
+        self._threads = ThreadPoolExecutor(PARALLEL)
         self.node = node_pb2.Node()
 
     def activate(self) -> None:
@@ -93,7 +93,7 @@ class Wire:
         request = fleet_pb2.ActivateNodeRequest(public_key=self._public, heartbeat_interval=HEARTBEAT)
         self.node = node_pb2.Node(node_id=self._ask(self._client.ActivateNode, request).node_id)
 
-    def beat(self) -> None:
+    def heartbeat(self) -> None:
         """Say that this node is there."""
         request = heartbeat_pb2.SendNodeHeartbeatRequest(node=self.node, heartbeat_interval=HEARTBEAT)
         self._once(self._client.SendNodeHeartbeat, request)
@@ -121,7 +121,7 @@ class Wire:
         request = message_pb2.PullObjectRequest(node=self.node, run_id=head.metadata.run_id, object_id=name)
         found = self._ask(self._client.PullObject, request)
         if not found.object_available:
-            raise Turned(404, "a part of the message is gone")
+            raise RequestRefused(404, "a part of the message is gone")
         return bytes(found.object_content)
 
     def push(self, reply: Message, seconds: float) -> None:
@@ -181,6 +181,6 @@ class Wire:
         try:
             return call(request)
         except httpx.HTTPStatusError as error:
-            if error.response.status_code in PASSING:
+            if error.response.status_code in TRANSIENT:
                 raise httpx.TransportError(f"status {error.response.status_code}") from None
-            raise Turned(error.response.status_code, error.response.text[:200]) from None
+            raise RequestRefused(error.response.status_code, error.response.text[:200]) from None

@@ -19,15 +19,15 @@ from counterpoise.run.config.tables import EvaluateTable
 
 
 def open_context(
-    told: Mapping[str, Any], client: ClientFile, shared: Federation | None = None
+    settings: Mapping[str, Any], client: ClientFile, shared: Federation | None = None
 ) -> ClientContext:
     """The client at work on a run, its data read; `shared`: the experiment's data, where it is open already."""
-    experiment = parse_experiment(str(told["experiment"]))
-    names = client_names(experiment, int(told["clients"]))
+    experiment = parse_experiment(str(settings["experiment"]))
+    names = client_names(experiment, int(settings["clients"]))
     if client.name not in names:
         raise Refused("client")
     number = names.index(client.name)
-    federation = _federation(experiment, str(told["form"]), number, client, shared)
+    federation = _federation(experiment, str(settings["form"]), number, client, shared)
     return ClientContext(client.name, number, build_workplace(experiment, federation), Path(client.state))
 
 

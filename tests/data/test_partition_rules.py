@@ -10,7 +10,14 @@ from numpy.typing import NDArray
 
 from counterpoise.data.partition import PARTITIONS, Split
 from counterpoise.data.partitions.dirichlet import draw_classes
-from counterpoise.data.partitions.owners import draw_shares, even_runs, fill_up, shares_to_counts, skim, some
+from counterpoise.data.partitions.owners import (
+    draw_shares,
+    even_runs,
+    fill_up,
+    first_few,
+    shares_to_counts,
+    skim,
+)
 from counterpoise.data.partitions.redrawn import redraw
 from counterpoise.data.skew import count_matrix
 from counterpoise.data.types import Labels
@@ -67,8 +74,8 @@ def test_runs_are_even() -> None:
 
 
 def test_long_lists_are_cut_short() -> None:
-    assert some([4, 7]) == "4, 7"
-    assert some(range(11), most=3) == "0, 1, 2 and 8 more"
+    assert first_few([4, 7]) == "4, 7"
+    assert first_few(range(11), most=3) == "0, 1, 2 and 8 more"
 
 
 @pytest.mark.parametrize("name", ["iid", "dirichlet_equal", "dirichlet_blocks", "blocks"])

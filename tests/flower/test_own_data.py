@@ -137,7 +137,7 @@ def test_names_of_clients_are_checked(tmp_path: Path) -> None:
 
 def test_paths_of_the_server_are_not_in_what_clients_are_sent(kind: Kind, tmp_path: Path) -> None:
     ready = prepare(server_config(tmp_path, kind, ["a", "b"]), tmp_path / "out", named_nodes=True)
-    assert str(tmp_path) not in str(ready.told)
+    assert str(tmp_path) not in str(ready.settings)
 
 
 def test_a_packed_table_of_a_client_is_the_table(tmp_path: Path) -> None:

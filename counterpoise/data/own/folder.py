@@ -19,7 +19,7 @@ from counterpoise.data.faults import (
     MAX_FILES,
     MAX_IMAGE_BYTES,
     MAX_PIXELS,
-    blamed_on,
+    as_fault,
     check_share,
     fault,
     file_within,
@@ -117,7 +117,7 @@ def _folders(root: Path, folder: Path) -> list[Path]:
 
 def _listed(root: Path, folder: Path) -> list[Path]:
     """What lies in a folder, in order; links may not lead out of the root."""
-    with blamed_on(folder, "cannot be listed"):
+    with as_fault(folder, "cannot be listed"):
         children = sorted(child for child in folder.iterdir() if not _is_litter(child.name))
         for child in children:
             if not child.resolve().is_relative_to(root):
@@ -150,7 +150,7 @@ def _read(root: Path, pictures: list[Picture], size: Size | None) -> tuple[Pixel
 
 def _decode(file: Path, content: bytes, size: Size | None) -> Pixels:
     with (
-        blamed_on(file, "cannot be read as an image"),
+        as_fault(file, "cannot be read as an image"),
         Image.open(io.BytesIO(content), formats=FORMATS) as image,
     ):
         if image.width * image.height > MAX_PIXELS:

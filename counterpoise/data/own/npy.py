@@ -18,7 +18,7 @@ from counterpoise.data.faults import (
     MAX_DIMENSIONS,
     MAX_MEMBERS,
     MAX_NPY_HEADER,
-    blamed_on,
+    as_fault,
     fault,
     file_within,
 )
@@ -63,7 +63,7 @@ class Heads(NamedTuple):
 def read_heads(path: Path | str, wanted: Iterable[str], limit: int = MAX_BYTES) -> Heads:
     """The headers of the wanted arrays of an npz; odd types and more than `limit` bytes are refused."""
     path = file_within(path, limit)
-    with blamed_on(path, DAMAGED), zipfile.ZipFile(path) as archive:
+    with as_fault(path, DAMAGED), zipfile.ZipFile(path) as archive:
         members = _members(path, archive)
         found = {name: _header(path, archive, name, members[name]) for name in wanted if name in members}
     total = sum(header.memory for header in found.values())
@@ -74,7 +74,7 @@ def read_heads(path: Path | str, wanted: Iterable[str], limit: int = MAX_BYTES) 
 
 def read_array(path: Path, name: str, header: Header) -> AnyArray:
     """The array that a header describes."""
-    with blamed_on(path, DAMAGED), zipfile.ZipFile(path) as archive:
+    with as_fault(path, DAMAGED), zipfile.ZipFile(path) as archive:
         return _content(archive, _members(path, archive)[name], header)
 
 

@@ -18,9 +18,9 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from counterpoise.data.dataset import Assignment, Dataset, Samples, Scaling
-from counterpoise.data.faults import MAX_BYTES, MAX_PACK_HEADER, blamed_on, fault, file_within
+from counterpoise.data.faults import MAX_BYTES, MAX_PACK_HEADER, as_fault, fault, file_within
 from counterpoise.data.own.forms import PIXEL_DIMENSIONS
-from counterpoise.data.own.pixels import squeeze, unsqueeze
+from counterpoise.data.own.pixels import compress, decompress
 from counterpoise.data.own.prepared import Pack, check_classes, check_pack
 from counterpoise.data.types import Rows
 from counterpoise.errors import ConfigError, DataError
@@ -45,29 +45,29 @@ class About:
     files: dict[str, str]
     notes: tuple[str, ...]
     record: dict[str, Any]
-    pixels: Mapping[str, Sequence[int]]  # true shapes of the images that are squeezed
+    pixels: Mapping[str, Sequence[int]]  # true shapes of the images that are compressed
     format: Literal[1] = 1
 
 
 def write_pack(dataset: Dataset, assignment: Assignment, path: Path | str, record: Mapping[str, Any]) -> None:
     """Write a safetensors file, whole or not at all; equal content gives equal bytes. `record` must be fit for JSON."""
     path = Path(path)
-    with blamed_on(path, "cannot be written"):
+    with as_fault(path, "cannot be written"):
         check_pack(Pack(dataset, assignment, record))
         tensors = _tensors(dataset, assignment)
-        words = _words(dataset, record, _squeeze_images(tensors))
+        words = _words(dataset, record, _compress_images(tensors))
         tensors[DIGEST] = torch.tensor(list(_digest(tensors, words)), dtype=torch.uint8)
         _save(path, tensors, words)
 
 
-def _squeeze_images(tensors: Tensors) -> dict[str, Shape]:
+def _compress_images(tensors: Tensors) -> dict[str, Shape]:
     """Squeeze images in place; their true shapes."""
     shapes: dict[str, Shape] = {}
     for name in ("train.x", "test.x"):
         if tensors[name].dtype == torch.uint8 and tensors[name].dim() == PIXEL_DIMENSIONS:
             images = tensors[name].numpy()
             shapes[name] = images.shape
-            tensors[name] = torch.from_numpy(squeeze(images))
+            tensors[name] = torch.from_numpy(compress(images))
     return shapes
 
 
@@ -126,7 +126,7 @@ def _save(path: Path, tensors: Tensors, words: str) -> None:
 def read_pack(path: Path | str, limit: int = MAX_BYTES) -> Pack:
     """What ``write_pack`` wrote; a file that is damaged, inconsistent or larger than `limit` unpacked is refused."""
     path = file_within(path, limit)
-    with blamed_on(path, "damaged or no pack"):
+    with as_fault(path, "damaged or no pack"):
         tensors, words = _load(path)
         if bytes(tensors.pop(DIGEST).tolist()) != _digest(tensors, words):
             raise fault(path, "damaged: its SHA-256 does not fit its content")
@@ -135,7 +135,7 @@ def read_pack(path: Path | str, limit: int = MAX_BYTES) -> Pack:
         shapes = {name: tuple(int(side) for side in given) for name, given in about.pixels.items()}
         _check_pixels(path, tensors, shapes, limit)
         for name, shape in shapes.items():
-            tensors[name] = torch.from_numpy(unsqueeze(tensors[name].numpy(), shape))
+            tensors[name] = torch.from_numpy(decompress(tensors[name].numpy(), shape))
         pack = _unpacked(tensors, about)
         check_pack(pack)
     return pack

@@ -20,7 +20,7 @@ WINDOW_BITS = 15
 MEMORY_LEVEL = 9
 
 
-def squeeze(images: Pixels) -> Pixels:
+def compress(images: Pixels) -> Pixels:
     """Bytes [n, C, H, W] as a shorter vector of bytes."""
     differences = images
     for axis in AXES:
@@ -30,11 +30,11 @@ def squeeze(images: Pixels) -> Pixels:
     return np.frombuffer(bytearray(deflate.compress(differences.tobytes()) + deflate.flush()), dtype=np.uint8)
 
 
-def unsqueeze(squeezed: Pixels, shape: tuple[int, ...]) -> Pixels:
+def decompress(compressed: Pixels, shape: tuple[int, ...]) -> Pixels:
     """The images again; a vector that does not unpack to exactly this shape raises a ValueError."""
     size = math.prod(shape)
     inflate = zlib.decompressobj()
-    content = inflate.decompress(squeezed.tobytes(), size + 1)
+    content = inflate.decompress(compressed.tobytes(), size + 1)
     if len(content) != size or not inflate.eof:
         raise ValueError(f"pixels do not unpack to the {size:,} bytes of shape {shape}")
     images = np.frombuffer(content, dtype=np.uint8).reshape(shape)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from counterpoise.data import check
 from counterpoise.data.dataset import Dataset, Samples, Scaling, no_scaling, pixel_scaling
-from counterpoise.data.faults import MAX_NUMBER, blamed_on, fault
+from counterpoise.data.faults import MAX_NUMBER, as_fault, fault
 from counterpoise.data.own.forms import (
     PIXEL_DIMENSIONS,
     check_alike,
@@ -97,7 +97,7 @@ def checked_labels(
 def coded_clients(source: Path | str, clients: AnyArray, samples: int) -> Coded:
     """Clients named by whole numbers or words, one a training sample."""
     check_client_form(source, clients, samples)
-    with blamed_on(source, "client cannot be read"):
+    with as_fault(source, "client cannot be read"):
         names, codes = np.unique(clients, return_inverse=True)
         return Coded(tuple(names.astype(np.str_).tolist()), codes.astype(np.int64))
 
@@ -137,7 +137,7 @@ def class_names(source: Path | str, classes: Sequence[str] | AnyArray | None) ->
     """Names given for the classes 0, 1, ..., all different."""
     if classes is None:
         return None
-    with blamed_on(source, "classes cannot be read"):
+    with as_fault(source, "classes cannot be read"):
         words = np.asarray(classes).astype(np.str_)
         names = words.tolist()  # here, since an array can hold numbers that are no characters
     if words.ndim != 1 or len(set(names)) < len(words):

@@ -10,7 +10,7 @@ import torch.utils.data
 from torch import Tensor
 
 from counterpoise.data.dataset import Dataset
-from counterpoise.data.faults import MAX_BYTES, blamed_on, fault
+from counterpoise.data.faults import MAX_BYTES, as_fault, fault
 from counterpoise.data.own.npy import AnyArray
 from counterpoise.data.own.samples import Checked, Raw, checked, class_names, coded_clients, join
 from counterpoise.errors import ConfigError, short
@@ -57,7 +57,7 @@ def _stack(data: Any, half: str, classes: tuple[str, ...] | None) -> Checked:
 
 
 def _item(source: str, data: Any, place: int) -> tuple[AnyArray, int]:
-    with blamed_on(f"{source}: row {place + 1}", "cannot be read"):
+    with as_fault(f"{source}: row {place + 1}", "cannot be read"):
         item = data[place]
         if not isinstance(item, tuple | list) or len(item) != 2:
             raise fault(source, f"is {short(item)}; needs a pair (x, y)", place + 1)

@@ -10,10 +10,10 @@ from counterpoise.data.partitions.owners import (
     Concentration,
     Owned,
     draw_shares,
+    first_few,
     hand_out,
     partition_by,
     shares_to_counts,
-    some,
 )
 from counterpoise.data.partitions.redrawn import dirichlet_capped
 from counterpoise.data.skew import Floats, class_sizes
@@ -93,4 +93,4 @@ def _repairs(orphans: Rows, scarce: Rows) -> tuple[str, ...]:
         "classes that no client held, given to one client each": orphans,
         f"classes with too few samples to give each holder {LEAST}": scarce,
     }
-    return tuple(f"{what}: {some(ids)}" for what, ids in notes.items() if len(ids))
+    return tuple(f"{what}: {first_few(ids)}" for what, ids in notes.items() if len(ids))

@@ -132,7 +132,7 @@ def draw_shares(alpha: float, shape: tuple[int, ...], rng: np.random.Generator) 
     return shares
 
 
-def some(ids: Sequence[int] | Rows, most: int = 8) -> str:
+def first_few(ids: Sequence[int] | Rows, most: int = 8) -> str:
     """The first few of a list of ids, and how many more."""
     rest = f" and {len(ids) - most} more" if len(ids) > most else ""
     return ", ".join(str(i) for i in ids[:most]) + rest

@@ -26,7 +26,7 @@ ROW, CELL = (
 )  # bytes beside the letters: of a row as a list, and of a cell in it and then in its column
 GZIP_MARK = b"\x1f\x8b"
 PIECE = 1 << 18  # bytes unpacked at a time
-LOOK = 16 << 20  # bytes between two looks at the memory that is free
+CHECK_EVERY = 16 << 20  # bytes between two looks at the memory that is free
 
 Record = tuple[int, list[str]]  # row in the file (the header is row 1), cells
 
@@ -130,16 +130,16 @@ def _body(path: Path, records: Iterator[Record], width: int) -> tuple[list[int],
     pool: dict[str, str] = {}  # equal cells share one string
     rows: list[int] = []
     body: list[list[str]] = []
-    taken = looked = 0  # bytes
+    used = checked = 0  # bytes
     for row, cells in records:
         if len(cells) != width:
             raise fault(path, f"has {len(cells):,} cells; needs {width:,}, as the header", row)
         if len(rows) * width > MAX_CELLS:
             raise fault(path, f"more than {MAX_CELLS:,} cells", row)
-        taken += ROW + CELL * width + sum(map(len, cells))
-        if taken > looked + LOOK:
-            check_fits(taken, f"{path}: row {row}: the table up to here", DataError)
-            looked = taken
+        used += ROW + CELL * width + sum(map(len, cells))
+        if used > checked + CHECK_EVERY:
+            check_fits(used, f"{path}: row {row}: the table up to here", DataError)
+            checked = used
         rows.append(row)
         body.append([pool.setdefault(cell, cell) for cell in cells])
     if not rows:

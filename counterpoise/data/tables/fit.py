@@ -104,14 +104,16 @@ def _is_numeric(table: Table, name: str, numeric: Collection[str], categorical: 
     if name in table.words:
         return False
     filled = Counter(cell for cell in table.columns[name] if not is_missing(cell))
-    odd = {cell: count for cell, count in filled.items() if parse_number(cell) is None}
-    if odd and 2 * sum(odd.values()) < filled.total():
+    not_numbers = {cell: count for cell, count in filled.items() if parse_number(cell) is None}
+    if not_numbers and 2 * sum(not_numbers.values()) < filled.total():
         row, cell = next(
-            (row, cell) for row, cell in zip(table.rows, table.columns[name], strict=True) if cell in odd
+            (row, cell)
+            for row, cell in zip(table.rows, table.columns[name], strict=True)
+            if cell in not_numbers
         )
         reason = f"{name!r} holds {short(cell)} among numbers; mend it, or name the column in `categorical`"
         raise fault(table.path, reason, row)
-    return not odd
+    return not not_numbers
 
 
 def _categories(table: Table, name: str, train: list[int]) -> tuple[str, ...]:
@@ -133,14 +135,14 @@ def _filled(table: Table, name: str) -> set[str]:
 def fit_notes(fitted: Fitted) -> tuple[str, ...]:
     """What became of the columns."""
     words = fitted.encoder.words
-    said = {
+    groups = {
         "numbers, standardised by the training rows": list(fitted.numbers),
         "words, one-hot": list(words),
         "missing words are a category of their own": _holding(MISSING_WORD, words),
         "words that no training row holds share one category": _holding(OTHER_WORD, words),
         "constant over the training rows, dropped": fitted.constant,
     }
-    notes = [f"{what}: {listed(names)}" for what, names in said.items() if names]
+    notes = [f"{what}: {listed(names)}" for what, names in groups.items() if names]
     return (*gap_note(fitted.numbers), *notes)
 
 
@@ -152,7 +154,7 @@ def gap_note(numbers: Mapping[str, Numbers]) -> tuple[str, ...]:
     return (f"missing numbers take the median of the training rows and an indicator column: {filled}",)
 
 
-def odd_notes(
+def column_warnings(
     table: Table,
     fitted: Fitted,
     numeric: Collection[str] = (),

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from counterpoise.data.faults import MAX_BYTES, MAX_CELLS, MAX_COLUMNS, blamed_on, fault, file_within
+from counterpoise.data.faults import MAX_BYTES, MAX_CELLS, MAX_COLUMNS, as_fault, fault, file_within
 from counterpoise.data.tables.cells import Table
 from counterpoise.errors import DataError
 from counterpoise.system.capacity import check_fits
@@ -29,14 +29,14 @@ def read_parquet(path: Path | str) -> Table:
         from pyarrow import parquet
     except ImportError:
         raise fault(path, "Parquet needs pyarrow; install counterpoise[parquet]") from None
-    with blamed_on(path, DAMAGED), parquet.ParquetFile(path) as file:
+    with as_fault(path, DAMAGED), parquet.ParquetFile(path) as file:
         schema, rows = file.schema_arrow, file.metadata.num_rows
         _check_size(path, file.metadata)
         _check_columns(path, schema, pyarrow)
         _check_memory(path, file)
     words = [field.name for field in schema if _is_text(field.type, pyarrow)]
     # As places in a dictionary: written out, a word that is stored once takes its room in every row.
-    with blamed_on(path, DAMAGED), parquet.ParquetFile(path, read_dictionary=words) as file:
+    with as_fault(path, DAMAGED), parquet.ParquetFile(path, read_dictionary=words) as file:
         columns = {field.name: list(_cells(path, file, field, pyarrow)) for field in schema}
     return Table(path, columns, range(1, rows + 1), words=_word_columns(schema, pyarrow))
 
@@ -85,7 +85,7 @@ def _is_text(kind: Any, pyarrow: Any) -> bool:
 def _cells(path: Path, file: Any, field: Any, pyarrow: Any) -> Iterator[str]:
     """The cells of a column as text, equal ones as one string."""
     column, pool = file.read(columns=[field.name]).column(0), dict[str, str]()
-    with blamed_on(path, f"column {field.name!r} holds {field.type}, not numbers or words"):
+    with as_fault(path, f"column {field.name!r} holds {field.type}, not numbers or words"):
         for chunk in column.chunks:
             for first in range(0, len(chunk), ROWS_AT_ONCE):
                 yield from _slice(path, chunk.slice(first, ROWS_AT_ONCE), pool, pyarrow)

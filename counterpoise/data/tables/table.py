@@ -22,7 +22,7 @@ from counterpoise.data.split import (
 from counterpoise.data.tables.cells import Coded, Table, names_of, parse_number
 from counterpoise.data.tables.csv_file import read_csv
 from counterpoise.data.tables.encoder import Encoder
-from counterpoise.data.tables.fit import fit_notes, fit_table, odd_notes
+from counterpoise.data.tables.fit import column_warnings, fit_notes, fit_table
 from counterpoise.data.tables.identifiers import drop_key
 from counterpoise.data.tables.parquet_file import read_parquet
 from counterpoise.errors import legal_words
@@ -41,7 +41,7 @@ class FittedTable(NamedTuple):
     encoder: Encoder
     samples: Samples
     notes: tuple[str, ...]  # what became of the columns
-    odd: tuple[str, ...]  # columns to think twice about
+    warnings: tuple[str, ...]  # columns that look like a mistake
 
 
 def is_table(path: Path) -> bool:
@@ -83,7 +83,7 @@ def read_table(
         clients=clients.codes,
         client_names=clients.names,
         files={path.name: sha256_of(path)},
-        notes=(*fitted.notes, *fitted.odd, *class_notes, *clients.notes, share),
+        notes=(*fitted.notes, *fitted.warnings, *class_notes, *clients.notes, share),
     )
 
 
@@ -110,8 +110,8 @@ def fitted_table(
     fitted = fit_table(table, names, split.train, *forced)
     x = fitted.encoder.transform(table, fitted.numbers).x
     samples = Samples(torch.from_numpy(x), torch.from_numpy(classes.codes))
-    notes, odd = (*table.notes, *fit_notes(fitted)), odd_notes(table, fitted, *forced, drop_words)
-    return FittedTable(table, classes, split, fitted.encoder, samples, notes, odd)
+    notes, warnings = (*table.notes, *fit_notes(fitted)), column_warnings(table, fitted, *forced, drop_words)
+    return FittedTable(table, classes, split, fitted.encoder, samples, notes, warnings)
 
 
 def check_named(table: Table, named: Iterable[str]) -> None:

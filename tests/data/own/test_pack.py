@@ -18,7 +18,7 @@ from safetensors.torch import save_file
 from counterpoise.data.dataset import Dataset, Samples, Scaling, pixel_scaling
 from counterpoise.data.own import Assignment, Pack, read_pack, write_pack
 from counterpoise.data.own.pack import ABOUT, DIGEST, _digest, _load
-from counterpoise.data.own.pixels import squeeze, unsqueeze
+from counterpoise.data.own.pixels import compress, decompress
 from counterpoise.errors import DataError
 
 RECORD = {"seed": 3, "protocol": "lt-100", "nested": {"beta": 0.5, "classes": [1, 2]}}
@@ -112,19 +112,19 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
 
 @given(arrays.arrays(np.uint8, arrays.array_shapes(min_dims=4, max_dims=4, min_side=1, max_side=5)))
 @settings(max_examples=100, deadline=None)
-def test_squeezed_pixels_come_back(pixels: np.ndarray) -> None:
-    assert (unsqueeze(squeeze(pixels), pixels.shape) == pixels).all()
+def test_compressed_pixels_come_back(pixels: np.ndarray) -> None:
+    assert (decompress(compress(pixels), pixels.shape) == pixels).all()
 
 
-def test_a_ramp_of_pixels_squeezes_to_almost_nothing() -> None:
+def test_a_ramp_of_pixels_compresses_to_almost_nothing() -> None:
     ramp = np.add.outer(np.arange(64), np.arange(64)).astype(np.uint8)
-    assert len(squeeze(np.broadcast_to(ramp, (10, 3, 64, 64)))) < 10 * 3 * 64 * 64 / 100
+    assert len(compress(np.broadcast_to(ramp, (10, 3, 64, 64)))) < 10 * 3 * 64 * 64 / 100
 
 
 @pytest.mark.parametrize("shape", [(2, 1, 3, 5), (2, 1, 3, 3), (0, 1, 1, 1)])
 def test_pixels_of_another_size_are_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match="do not unpack"):
-        unsqueeze(squeeze(np.ones((2, 1, 3, 4), np.uint8)), shape)
+        decompress(compress(np.ones((2, 1, 3, 4), np.uint8)), shape)
 
 
 def test_a_cut_pack_is_refused(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from counterpoise.data.faults import MAX_CATEGORIES, MAX_COLUMNS
 from counterpoise.data.tables import encoder as encoder_module
 from counterpoise.data.tables.cells import Table
 from counterpoise.data.tables.encoder import Encoder, Number
-from counterpoise.data.tables.fit import fit, fit_table, odd_notes
+from counterpoise.data.tables.fit import column_warnings, fit, fit_table
 from counterpoise.errors import DataError
 
 
@@ -138,12 +138,12 @@ def test_rows_elsewhere_are_held_to_the_same_size(monkeypatch: pytest.MonkeyPatc
 def test_odd_columns_are_noted_unless_they_were_named() -> None:
     whole = table(id=[str(row) for row in range(20)], who=[f"p{row}" for row in range(20)])
     fitted = fit_table(whole, whole.columns, first(16))
-    who, count = odd_notes(whole, fitted, drop=lambda name: f"--drop {name}")
+    who, count = column_warnings(whole, fitted, drop=lambda name: f"--drop {name}")
     assert who.startswith("column 'who' holds 20 different words in 20 rows")
     assert count.startswith("column 'id' counts the rows, 0 to 19")
     assert "--drop who leaves it out" in who
     assert "--drop id leaves it out" in count
-    assert odd_notes(whole, fitted, numeric=["id"], categorical=["who"]) == ()
+    assert column_warnings(whole, fitted, numeric=["id"], categorical=["who"]) == ()
 
 
 GOOD: dict[str, Any] = {"numbers": {"a": [0.0, 0.0, 1.0, 2.0, True]}, "words": {"w": ["x", "y"]}}
