@@ -1,6 +1,6 @@
-"""What samples must be before anyone trains on them: each function refuses one fault, in one line.
+"""Checks of samples before training: each function refuses one fault, in one line.
 
-Samples are made in inner loops: they are checked where a data set is cut and where a federation comes to train.
+Samples are made in inner loops, so they are checked only where a data set is split and where a federation trains.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from torch import Tensor
 
 from counterpoise.errors import DataError, short
 
-NO_NAME = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")  # controls, and halves of a character
+NO_NAME = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")  # control characters and lone surrogates
 
 
 def as_tensor(where: str, given: Any) -> Tensor:
-    """A tensor as it is, an array as a tensor: copied only where torch cannot share it, as with read-only memory."""
+    """A tensor as it is, an array as a tensor: copied only where torch cannot share its memory (read-only)."""
     if isinstance(given, Tensor):
         return given
     try:
@@ -39,7 +39,7 @@ def as_whole(where: str, given: Any) -> Tensor:
 
 
 def pair(where: str, x: Any, y: Any) -> None:
-    """Inputs and labels are tensors, row by row."""
+    """Inputs and labels are tensors of the same length."""
     for name, given in (("x", x), ("y", y)):
         if not isinstance(given, Tensor):
             raise DataError(
@@ -50,7 +50,7 @@ def pair(where: str, x: Any, y: Any) -> None:
 
 
 def class_names(where: str, given: Any) -> None:
-    """Names of the classes are text that a file and a terminal can hold."""
+    """Class names are text without control characters."""
     if isinstance(given, str) or not isinstance(given, Sequence):
         raise DataError(f"{where}: classes must be names, such as ('a', 'b'), not {short(given)}")
     for name in given:
@@ -59,7 +59,7 @@ def class_names(where: str, given: Any) -> None:
 
 
 def alike(where: str, train: Tensor, test: Tensor) -> None:
-    """Test inputs have the shape of training inputs, and are bytes where those are."""
+    """Test inputs have the shape of training inputs, and both or neither are uint8."""
     bytes_or_not = (train.dtype == torch.uint8) == (test.dtype == torch.uint8)
     if len(test) and not (train.shape[1:] == test.shape[1:] and bytes_or_not):
         raise DataError(
@@ -68,7 +68,7 @@ def alike(where: str, train: Tensor, test: Tensor) -> None:
 
 
 def labels(where: str, y: Tensor, classes: int) -> None:
-    """Every label is the place of a class."""
+    """Every label is the index of a class."""
     if y.dtype != torch.int64:
         raise DataError(f"{where}.y must be int64 [n], as of y.long(), not {_form(y)}")
     if (stray := _outside(y, classes)) is not None:
@@ -88,7 +88,7 @@ def owners(where: str, clients: Tensor, samples: int, names: int) -> None:
 
 
 def finite(where: str, x: Tensor) -> None:
-    """No input is missing. One pass that keeps nothing: a bound that is not finite tells that some input is not."""
+    """No input is NaN or infinite: one pass without a copy, since the minimum or maximum is then not finite either."""
     if not x.is_floating_point() or not x.numel() or all(math.isfinite(bound) for bound in x.aminmax()):
         return
     bad = ~torch.isfinite(x.reshape(len(x), -1)).all(1)

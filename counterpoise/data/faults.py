@@ -40,17 +40,17 @@ def fault(source: Path | str, reason: str, row: int | None = None) -> DataError:
 
 
 def no_such(path: Path | str, what: str = "file") -> DataError:
-    """Of a relative path, which may be meant from elsewhere, with the folder that was looked in."""
-    return fault(path, f"no such {what}{_looked_in(Path(path))}")
+    """For a relative path the error names the folder that was searched."""
+    return fault(path, f"no such {what}{_searched_in(Path(path))}")
 
 
-def _looked_in(path: Path) -> str:
+def _searched_in(path: Path) -> str:
     return "" if path.is_absolute() else f" in {Path.cwd()}"
 
 
 @contextmanager
 def as_fault(source: Path | str, trouble: str) -> Iterator[None]:
-    """Whatever a parser raises on hostile bytes is the file's fault, in one line."""
+    """Whatever a parser raises on damaged or hostile bytes becomes a one-line DataError about the file."""
     try:
         yield
     except CounterpoiseError:
@@ -61,10 +61,10 @@ def as_fault(source: Path | str, trouble: str) -> Iterator[None]:
 
 
 def file_within(path: Path | str, limit: int) -> Path:
-    """The path, if it is a file that can be opened and is neither empty nor larger than `limit` bytes."""
+    """The path, if it is a readable file of 1 to `limit` bytes."""
     path = Path(path)
     if not path.is_file():
-        raise fault(path, "is no regular file") if path.exists() else no_such(path)
+        raise fault(path, "is not a regular file") if path.exists() else no_such(path)
     size = path.stat().st_size
     if not 0 < size <= limit:
         raise fault(path, f"holds {size:,} bytes; at most {limit:,}" if size else "is empty")
@@ -73,6 +73,6 @@ def file_within(path: Path | str, limit: int) -> Path:
 
 
 def check_share(test_share: float) -> None:
-    """Below one half, so that rounding leaves each class a training sample."""
+    """Below one half, so that after rounding each class keeps a training sample."""
     if not 0 < test_share < 0.5:
         raise ConfigError(f"test_share must be a number in (0, 0.5), not {test_share!r}")

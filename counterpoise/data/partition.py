@@ -14,7 +14,7 @@ MOST_CLIENTS = 10_000_000
 
 
 class Split(NamedTuple):
-    """Disjoint rows of each client, and in words what had to be repaired to honour a minimum."""
+    """Disjoint rows of each client, and notes on what was repaired to reach the minimum."""
 
     clients: list[Rows]
     repairs: tuple[str, ...] = ()

@@ -26,14 +26,14 @@ KEYS = {"classes", "shape", "pixels", "scaling", "label", "columns"}
 
 
 class DataForm(NamedTuple):
-    """What every client's data must look like: all that clients are told of the server's own data."""
+    """What every client's data must look like: all that clients learn of the server's own data."""
 
     classes: tuple[str, ...]
     shape: tuple[int, ...]
-    pixels: bool  # bytes that `scaling` turns into inputs
+    pixels: bool  # uint8, which `scaling` turns into inputs
     scaling: Scaling
-    label: str | None = None  # of a table: the column that holds the class,
-    columns: Encoder | None = None  # and how the others become inputs
+    label: str | None = None  # of a table: the label column
+    columns: Encoder | None = None  # and the encoder of the others
 
     def text(self) -> str:
         scaling = {name: tensor.tolist() for name, tensor in self.scaling._asdict().items()}
@@ -50,13 +50,13 @@ class DataForm(NamedTuple):
 
 
 def read_form(text: str) -> DataForm:
-    """The form in what a server sent; one that is damaged, hostile or of another version is a DataError."""
+    """Parse the form that a server sent; a damaged, hostile or incompatible one is a DataError."""
     if len(text) > MAX_TEXT:
         raise _bad(f"has {len(text):,} characters; at most {MAX_TEXT:,}")
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
-        raise _bad("is no JSON") from None
+        raise _bad("is not JSON") from None
     if not isinstance(found, dict) or set(found) != KEYS:
         raise _bad(f"has other parts; needs {', '.join(sorted(KEYS))}")
     classes, shape = _classes(found["classes"]), _shape(found["shape"])
@@ -68,7 +68,7 @@ def read_form(text: str) -> DataForm:
     if not isinstance(label, str) or label in columns.numbers or label in columns.words:
         raise _bad("does not name a label column of its own")
     if shape != (columns.width,) or found["pixels"]:
-        raise _bad(f"says inputs of shape {shape}, and columns of {columns.width:,} numbers")
+        raise _bad(f"has inputs of shape {shape}, but columns of {columns.width:,} inputs")
     return DataForm(classes, shape, False, _scaling(found["scaling"], shape), label, columns)
 
 
@@ -80,7 +80,7 @@ def _classes(given: Any) -> tuple[str, ...]:
     if not isinstance(given, list) or not 2 <= len(given) <= MAX_CLASSES:
         raise _bad(f"names no classes; needs 2 to {MAX_CLASSES:,}")
     if not all(isinstance(name, str) for name in given) or len(set(given)) < len(given):
-        raise _bad("names classes that are no words or the same")
+        raise _bad("names classes that are not text or not different")
     return tuple(given)
 
 
@@ -100,14 +100,14 @@ def _scaling(given: Any, shape: tuple[int, ...]) -> Scaling:
 
 
 def _factor(given: Any, shape: tuple[int, ...]) -> Tensor:
-    """Finite numbers that fit a sample."""
+    """Finite numbers that broadcast to a sample."""
     try:
         factor = torch.tensor(given, dtype=torch.get_default_dtype())
         fits = np.broadcast_shapes(tuple(factor.shape), shape) == shape and bool(factor.isfinite().all())
     except (ValueError, TypeError, RuntimeError, OverflowError):
         fits = False
     if not fits:
-        raise _bad("has a scaling that fits no sample")
+        raise _bad("has a scaling that does not fit a sample")
     return factor
 
 
@@ -120,8 +120,8 @@ def described(
     mean: list[float] | None = None,
     deviation: list[float] | None = None,
 ) -> DataForm:
-    """Of a table: label, numbers = { name = [mean, deviation] } and words = { name = [word, ...] }; of a number with gaps
-    [mean, deviation, what stands for a gap], which adds an input that marks them; else the shape of a sample, and of images
+    """Of a table: label, numbers = { name = [mean, deviation] } and words = { name = [word, ...] }; of a number with missing values
+    [mean, deviation, their replacement], which adds an input that marks them; else the shape of a sample, and of images
     the mean and deviation of each channel's pixels in [0, 1]."""
     if len(classes) < PAIR or len(set(classes)) < len(classes):
         raise ConfigError(f"data.classes must be two or more names that differ, not {short(classes)}")
@@ -168,7 +168,7 @@ def _read_kinds(name: str, given: Any) -> tuple[str, ...]:
 
 
 def _read_moments(name: str, given: Any) -> Number:
-    """A gap is filled with the mean, unless something else is given for it."""
+    """A missing value is filled with the mean, unless a third number is given."""
     fits = isinstance(given, list) and len(given) in (PAIR, PAIR + 1)
     if not fits or not all(map(_is_number, given)) or not given[1] > 0:
         raise ConfigError(
@@ -186,7 +186,7 @@ DESCRIBED = Entry(NAME, described)
 
 
 def to_config(form: DataForm) -> dict[str, Any]:
-    """The arguments that describe a form: what the server's config takes instead of a file."""
+    """The form as values of [data], which a server's config takes instead of a file."""
     found: dict[str, Any] = {"name": NAME, "classes": list(form.classes)}
     if form.columns is not None:
         numbers = {name: _moments(number) for name, number in form.columns.numbers.items()}

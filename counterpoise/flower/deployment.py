@@ -1,4 +1,4 @@
-"""Where a server is and how it is trusted."""
+"""A server's address and its certificates."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Endpoint(NamedTuple):
 
 
 def check_endpoint(endpoint: Endpoint, insecure: bool) -> None:
-    """Plain text only where it is asked for and cannot leave the machine."""
+    """No TLS only on request and on loopback."""
     if endpoint.certs is None and not insecure:
         raise ConfigError(
             "certificates are missing; give --certs with a folder of `counterpoise flower certs`, or --insecure on 127.0.0.1"
@@ -34,7 +34,7 @@ def check_endpoint(endpoint: Endpoint, insecure: bool) -> None:
 
 
 def check_client_trust(endpoint: Endpoint, name: str) -> None:
-    """A client without these could only try in vain, again and again."""
+    """Without these files a client would retry forever."""
     if endpoint.certs is None:
         return
     for path in (endpoint.certs.authority, endpoint.certs.private_key(check_name(name))):
@@ -45,10 +45,10 @@ def check_client_trust(endpoint: Endpoint, name: str) -> None:
 
 
 def server_trust(certs: CertFolder) -> dict[str, str]:
-    """What the port needs for TLS."""
+    """TLS options of the port."""
     for path in (certs.server, certs.server_key):
         if not path.is_file():
             raise ConfigError(
-                f"{path} is missing; needs a folder that `counterpoise flower certs` made, whole"
+                f"{path} is missing; needs a folder that `counterpoise flower certs` made, with all its files"
             )
     return {"ssl_certfile": str(certs.server), "ssl_keyfile": str(certs.server_key)}

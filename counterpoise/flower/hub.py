@@ -1,4 +1,4 @@
-"""What the open port and the run share at a server: Flower's link state, who is here, and bells that wake either side."""
+"""State shared by the open port and the run: Flower's link state, the nodes, and events that wake either side."""
 
 from __future__ import annotations
 
@@ -13,21 +13,25 @@ from counterpoise.flower.adapter import LinkState, link_factory, online_nodes
 
 @dataclass
 class Hub:
-    """Written by the thread of the port and by that of the run."""
+    """Shared by the thread of the port and the thread of the run."""
 
     link: LinkState = field(default_factory=lambda: link_factory().state())
-    names: dict[int, str] = field(default_factory=dict)  # node -> client, of nodes that have a key of ours
-    places: dict[int, str] = field(default_factory=dict)  # node -> the state folder that it came from
-    not_admitted: dict[str, str] = field(default_factory=dict)  # client -> why it was refused at the door
-    late: dict[str, int] = field(
+    names: dict[int, str] = field(default_factory=dict)  # node -> client, of registered keys
+    places: dict[int, str] = field(default_factory=dict)  # node -> secret of its state folder
+    not_admitted: dict[str, str] = field(
         default_factory=dict
-    )  # client -> answers that came when nobody waited any more
-    closed: bool = False  # nobody is made to wait any more
+    )  # client -> why it was refused when it connected
+    late: dict[str, int] = field(default_factory=dict)  # client -> replies that came too late
+    closed: bool = False  # open requests return at once
     limit: int = 64 << 20  # bytes of one request
-    arrived: threading.Condition = field(default_factory=threading.Condition)  # a piece of a reply, or a loss
-    _delivered: dict[int, str] = field(default_factory=dict)  # node -> the message that it was handed last
-    _lost: set[str] = field(default_factory=set)  # messages whose node asked for another without an answer
-    _active: set[int] = field(default_factory=set)  # nodes that sent a piece of something
+    arrived: threading.Condition = field(
+        default_factory=threading.Condition
+    )  # part of a reply, or a lost message
+    _delivered: dict[int, str] = field(default_factory=dict)  # node -> the last message delivered to it
+    _lost: set[str] = field(
+        default_factory=set
+    )  # messages whose node asked for the next one without replying
+    _active: set[int] = field(default_factory=set)  # nodes that sent a part of a reply
     _wakeups: dict[int, set[tuple[asyncio.AbstractEventLoop, asyncio.Event]]] = field(default_factory=dict)
 
     def online(self, node: int) -> bool:
@@ -37,21 +41,21 @@ class Hub:
         self._delivered[node] = message_id
 
     def mark_unanswered(self, node: int) -> None:
-        """A node answers before it asks for more: what it was handed and left unanswered did not reach it, or died with it."""
+        """A node replies before it asks for the next message, so one left unanswered was lost on the way or with the node."""
         if message_id := self._delivered.pop(node, None):
             with self.arrived:
                 self._lost.add(message_id)
                 self.arrived.notify_all()
 
     def take_changes(self) -> tuple[set[str], set[int]]:
-        """Messages that must be sent again, and nodes that sent a piece of something, since this was asked last."""
+        """Messages to send again, and nodes that sent a part of a reply, since the last call."""
         with self.arrived:
-            news = self._lost, self._active
+            changes = self._lost, self._active
             self._lost, self._active = set(), set()
-        return news
+        return changes
 
     def wait(self, seconds: float) -> None:
-        """Until there is news, or so long."""
+        """Until something changed, or for so many seconds."""
         with self.arrived:
             if not self._lost and not self._active:
                 self.arrived.wait(seconds)
@@ -62,7 +66,7 @@ class Hub:
             self.arrived.notify_all()
 
     def wake_node(self, node: int) -> None:
-        """There is a message for it."""
+        """Wake the pull requests of a node: there is a message for it."""
         for loop, wakeup in list(self._wakeups.get(node, ())):
             loop.call_soon_threadsafe(wakeup.set)
 
@@ -73,7 +77,7 @@ class Hub:
 
     @contextmanager
     def wakeup(self, node: int) -> Iterator[asyncio.Event]:
-        """Rings when there is a message for a node that waits for one."""
+        """An event that is set when there is a message for the node."""
         entry = asyncio.get_running_loop(), asyncio.Event()
         self._wakeups.setdefault(node, set()).add(entry)
         try:

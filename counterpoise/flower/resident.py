@@ -1,6 +1,6 @@
-"""A client at work: one process that stays, with its data open, and answers message after message.
+"""A long-running client process, with its data loaded, that answers message after message.
 
-It runs what is installed on this machine. A run's app is never fetched and never opened; a run of another app is refused.
+It runs only the installed program. Apps are never downloaded; a run of another app is refused.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from counterpoise.system.lock import locked
 from counterpoise.version import __version__
 
 LOG = logging.getLogger("counterpoise")
-PAUSE = 3.0  # seconds before a client that was turned away tries again
-UNKNOWN = 401  # status: the server knows no such node, or no longer
+PAUSE = 3.0  # seconds before a refused client tries again
+UNKNOWN = 401  # status: the server does not know this node
 HANDLERS: dict[str, client.Handler] = {
     messages.HELLO: client.say_hello,
     messages.TRAIN: client.train,
@@ -42,7 +42,7 @@ Say = Callable[[str], None]
 
 @dataclass
 class Resident:
-    """What a client keeps in its process: the run it takes part in, and its context there."""
+    """State of a client process: the run it takes part in, and its context."""
 
     client: ClientFile
     say: Say
@@ -60,7 +60,7 @@ class Resident:
         return client.answer(message, self._open, handler)
 
     def _enter(self, run: int, wire: Wire) -> None:
-        """Another run: what the last one had open is closed, and data is read anew."""
+        """Switch to another run: the context is dropped, and data is read again."""
         found = wire.get_run(run)
         self.run, self.app, self._settings, self._context = (
             run,
@@ -72,7 +72,7 @@ class Resident:
             self.say(f"a run begins: {self._settings.get('name', 'without a name')}")
         else:
             self.say(
-                f"refused app {self.app[:80]!r}: a client runs nothing but the counterpoise that is installed here"
+                f"refused app {self.app[:80]!r}: a client runs only the counterpoise that is installed here"
             )
 
     def _open(self) -> ClientContext:
@@ -82,7 +82,7 @@ class Resident:
 
 
 def join(own: ClientFile, endpoint: Endpoint, say: Say = LOG.info) -> None:
-    """Take part until stopped; one process per name and state folder. A server that is not there is waited for."""
+    """Take part until stopped, one process per name and state folder; wait for a server that is not up."""
     state = Path(own.state)
     state.mkdir(parents=True, exist_ok=True, mode=0o700)
     key = None if endpoint.certs is None else read_key(endpoint.certs.private_key(own.name))
@@ -112,8 +112,8 @@ def join(own: ClientFile, endpoint: Endpoint, say: Say = LOG.info) -> None:
 
 def _explain(error: Exception, endpoint: Endpoint, name: str) -> str:
     if isinstance(error, RequestRefused) and error.status == UNKNOWN:
-        return f"{endpoint.address} does not know client {name} by this key, or was started again; trying on"
-    return f"{endpoint.address} does not let client {name} in: {error}; trying on"
+        return f"{endpoint.address} does not know client {name} by this key, or was restarted; retrying"
+    return f"{endpoint.address} does not admit client {name}: {error}; retrying"
 
 
 def _serve(resident: Resident, wire: Wire) -> None:
@@ -124,15 +124,15 @@ def _serve(resident: Resident, wire: Wire) -> None:
         began = time.monotonic()
         try:
             wire.push(resident.answer(message, wire), time.monotonic() - began)
-        except RequestRefused as turned:
-            if turned.status == UNKNOWN:
+        except RequestRefused as refused:
+            if refused.status == UNKNOWN:
                 raise
-            resident.say("the server took no answer: it had waited long enough, or the run is over")
+            resident.say("the server refused the reply: it came too late, or the run is over")
 
 
 @contextmanager
 def _heartbeats(wire: Wire) -> Iterator[None]:
-    """Signs of life beside the training, often enough that a few may be lost."""
+    """Send heartbeats during training, often enough that a few may be lost."""
     done = threading.Event()
 
     def beat() -> None:
@@ -148,7 +148,7 @@ def _heartbeats(wire: Wire) -> Iterator[None]:
 
 
 def _place(state: Path) -> str:
-    """A secret of this state folder: the server lets the process that knows it follow the one that ended."""
+    """A secret of this state folder: a process that knows it may replace the one that ended."""
     path = state / "place"
     if not path.is_file():
         path.touch(mode=0o600)

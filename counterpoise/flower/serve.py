@@ -1,4 +1,4 @@
-"""A run at the server: the same folder, rows, checkpoints and resume as any run, its clients asked over Flower."""
+"""A run on the server, with folder, rows, checkpoints and resume as any run, and its clients' shares of the average."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from counterpoise.run.runner import resume, start
 from counterpoise.run.store.folder import RunFolder
 
 LOG = logging.getLogger("counterpoise")
-TOO_MUCH = 0.5  # of all samples, from which on one client decides alone
+TOO_MUCH = 0.5  # of all samples, above which one client determines the model
 SHOWN = 20  # clients whose share is printed
 
 
@@ -56,7 +56,7 @@ Say = Callable[[str], None]
 def run(
     grid: Grid, ready: Prepared, listeners: Sequence[Listener] = (), say: Say = LOG.info
 ) -> dict[str, Any]:
-    """From the clients' coming to the summary."""
+    """Wait for the clients, run all rounds, and return the summary."""
     experiment, folder, form = ready.experiment, ready.folder, str(ready.settings["form"])
     shared = None if experiment.flower.clients else load_federation(experiment)
     classes = len(shared.classes) if shared else len(json.loads(form)["classes"])
@@ -80,13 +80,13 @@ def run(
 
 
 def _gather(roster: Roster, ready: Prepared) -> None:
-    """Wait for clients; a run that goes on needs no more of them than a round does."""
+    """Wait for clients; a resumed run needs only as many as a round does."""
     flower, names = ready.experiment.flower, ready.names
     missing = roster.gather(flower.wait)
     if missing and not (ready.resume and len(names) - len(missing) >= flower.min_replies):
         why = roster.why_missing()
         words = [f"{name} (refused: {why[name]})" if name in why else name for name in missing]
-        raise RunError(f"{len(missing)} of {len(names)} clients did not come: {first_of(words)}")
+        raise RunError(f"{len(missing)} of {len(names)} clients did not connect: {first_of(words)}")
 
 
 def _start(
@@ -112,7 +112,7 @@ def _start(
 
 
 class TrafficLog(Listener):
-    """Bytes that really went over the network, round by round."""
+    """Logs the bytes sent and received in each round."""
 
     def __init__(self, ready: Prepared, engines: Sequence[FlowerEngine]) -> None:
         self._ready, self._engines = ready, engines
@@ -125,13 +125,13 @@ class TrafficLog(Listener):
 
 def round_policy(experiment: Experiment) -> RoundPolicy:
     table, checkpoint = experiment.flower, experiment.checkpoint
-    # One generation more than is kept, since the oldest goes only after the newest is written.
+    # One more than is kept, since the oldest is deleted only after the newest is written.
     window = checkpoint.every * (checkpoint.keep + 1)
     return RoundPolicy(table.timeout, table.min_replies, window)
 
 
 def _known_counts(names: list[str], shared: Federation | None, folder: JobFolder) -> dict[str, list[int]]:
-    """Class counts of clients that the server knows already: from the experiment's data, or from the run's start."""
+    """Class counts of clients that the server knows: from the experiment's data, or from the start of the run."""
     if shared is not None:
         return dict(zip(names, shared.counts().tolist(), strict=True))
     recorded = json.loads(folder.roster.read_text()) if folder.roster.exists() else {}
@@ -147,7 +147,7 @@ def _agreeing(known: Mapping[str, list[int]]) -> Callable[[Hello], None]:
 
 
 def _surveyed(experiment: Experiment, form: str, roster: Roster, folder: JobFolder) -> Federation:
-    """The federation as its clients describe it; what they recorded at the start holds for the whole run."""
+    """The federation as its clients describe it; their first counts hold for the whole run."""
     if not folder.roster.exists():
         recorded = {name: hello._replace(surveys={})._asdict() for name, hello in roster.hellos.items()}
         write_roster(folder.roster, recorded)
@@ -156,7 +156,7 @@ def _surveyed(experiment: Experiment, form: str, roster: Roster, folder: JobFold
 
 
 def capped(samples: Mapping[str, int], most: float | None) -> dict[str, int]:
-    """Numbers of samples of which none is more than a share `most` of their sum.
+    """Samples that each client counts for, none more than a share `most` of their sum; nobody can check what clients report.
 
     n_k <- min(n_k, b) with the largest b for which b <= most * sum_j min(n_j, b); where there is none, all alike.
     """
@@ -188,7 +188,7 @@ def share_lines(samples: Mapping[str, int], counted: Mapping[str, int]) -> list[
     largest = order[0]
     if len(order) > 1 and counted[largest] > TOO_MUCH * total:
         lines.append(
-            f"warning: client {largest} says that it has {samples[largest]:,} samples, more than half of all: it decides "
-            "alone what is learned; flower.max_share bounds that"
+            f"warning: client {largest} reports {samples[largest]:,} samples, more than half of all, so it alone "
+            "determines the model; flower.max_share bounds that"
         )
     return lines

@@ -1,4 +1,4 @@
-"""Flower's simulation in this process: its clients are tasks of Ray on this machine, and no port is opened for them."""
+"""Flower's simulation in this process: clients are Ray tasks on this machine, without a network port."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from counterpoise.flower.workplaces import open_context
 from counterpoise.run.assemble import load_federation
 from counterpoise.run.config.experiment import parse_experiment
 
-SETTINGS = "COUNTERPOISE_FLOWER_SETTINGS"  # path of what clients are settings, for the processes of Ray
+SETTINGS = "COUNTERPOISE_FLOWER_SETTINGS"  # path of the job settings, for Ray processes
 SHUTDOWN = 30.0  # seconds for Ray to end
 STATE = "COUNTERPOISE_FLOWER_STATE"  # folder of all clients' memory
 
@@ -69,7 +69,7 @@ app.evaluate("measure")(measure)
 
 @lru_cache(maxsize=64)
 def _context(name: str, settings: str, state: str) -> ClientContext:
-    """Opened once per process, which Ray asks again and again for one client or another."""
+    """Opened once per Ray process, which serves several clients in turn."""
     found = json.loads(Path(settings).read_text())
     return open_context(found, ClientFile(name, state), _shared(str(found["experiment"])))
 
@@ -81,7 +81,7 @@ def _shared(text: str) -> Federation:
 
 @contextmanager
 def simulation(settings: Mapping[str, Any], folder: Path, clients: int, root: str | None) -> Iterator[Grid]:
-    """Nodes in Ray, while this block runs; `root`: where data sets lie, if the experiment says so."""
+    """Nodes in Ray, while this block runs; `root`: the experiment's data root, if any."""
     path = folder / "settings.json"
     path.write_text(json.dumps(dict(settings)))
     own = {SETTINGS: str(path), STATE: str(folder / "clients"), "RAY_USAGE_STATS_ENABLED": "0"}
@@ -110,7 +110,7 @@ def _start_nodes(clients: int, stop: threading.Event) -> SimulationGrid:
             "app_dir": "",
             "is_app": False,
             "f_stop": stop,
-            "run": replace(run, fab_id=""),  # Flower looks for no bundle of an app without a name
+            "run": replace(run, fab_id=""),  # without a name Flower looks for no app bundle
             "metrics": VceMetrics(),
             "client_app": app,
             "num_supernodes": clients,
@@ -125,16 +125,16 @@ def _start_nodes(clients: int, stop: threading.Event) -> SimulationGrid:
 
 
 class SimulationGrid(InMemoryGrid):
-    """Flower's grid, which would wait for nodes that could not be started."""
+    """Flower's grid, which by itself would wait forever for nodes that could not be started."""
 
     def __init__(self, factory: Any, nodes: threading.Thread) -> None:
         super().__init__(factory)
         self.nodes = nodes
-        self.not_admitted: Mapping[str, str] = {}  # there is no door
+        self.not_admitted: Mapping[str, str] = {}  # no client is refused here
         self.late: Mapping[str, int] = {}
 
     def listen(self, on_reply: OnReply) -> None:
-        """Flower does not say when a reply comes."""
+        """Flower's simulation does not report single replies."""
 
     def get_node_ids(self) -> Iterable[int]:
         if not self.nodes.is_alive():

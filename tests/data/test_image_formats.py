@@ -60,7 +60,7 @@ LABELS = idx(np.array([7, 0, 9], np.uint8))
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        (gzip.compress(LABELS, mtime=0)[:-9], "damaged or cut short"),
+        (gzip.compress(LABELS, mtime=0)[:-9], "damaged or truncated"),
         (gzip.compress(LABELS[:-1], mtime=0), "10 bytes; needs 11"),
         (gzip.compress(LABELS + b"\0", mtime=0), "more than 11 bytes; needs 11"),
         (gzip.compress(b"\0\0\x08\x03" + LABELS[4:], mtime=0), "starts with 00000803; must be 00000801"),

@@ -77,7 +77,7 @@ def test_a_cut_or_altered_archive_is_named(
     for damaged in (whole[:-20], b"not an archive", whole[:2000] + b"x" + whole[2001:]):
         path = tmp_path / f"damaged{suffix}"
         path.write_bytes(damaged)
-        with pytest.raises(DataError, match=f"damaged{suffix}: damaged or cut short"):
+        with pytest.raises(DataError, match=f"damaged{suffix}: damaged or truncated"):
             read_bytes(path)
 
 

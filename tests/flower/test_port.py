@@ -222,7 +222,7 @@ def test_a_refused_client_is_named_with_the_reason_when_the_run_cannot_start(tmp
         with pytest.raises(Exception, match=r"version 0\.0\.9"):
             old.activate()
         with pytest.raises(
-            Exception, match=r"1 of 2 clients did not come: 1 \(refused: it has version 0\.0\.9"
+            Exception, match=r"1 of 2 clients did not connect: 1 \(refused: it has version 0\.0\.9"
         ):
             run(here.grid, ready)
         status = read_status(JobFolder(tmp_path / "out").status)

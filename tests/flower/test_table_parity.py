@@ -243,14 +243,14 @@ def test_a_cell_that_is_no_number_at_a_client_is_refused_in_one_line(
     with pytest.raises(DataError, match=rf"north\.csv: {reason}") as refused:
         own_federation(str(files["north"]), {}, describe_form(config(path)), 0, len(SITES))
     assert "\n" not in str(refused.value)
-    with pytest.raises(RunError, match="1 of 3 clients did not come: north"):
+    with pytest.raises(RunError, match="1 of 3 clients did not connect: north"):
         Net(tmp_path, files).run(config(path), tmp_path / "out")
 
 
 def test_a_column_that_a_client_lacks_is_named(tmp_path: Path) -> None:
     form = served(tmp_path, plain_rows())
     file = write(tmp_path / "own.csv", plain_rows(), ["age", "city", "risk"])
-    with pytest.raises(DataError, match=r"own\.csv: row 1: no column 'dose', which the inputs are made of"):
+    with pytest.raises(DataError, match=r"own\.csv: row 1: no column 'dose', which the encoder needs"):
         own_federation(str(file), {}, form, 0, len(SITES))
 
 

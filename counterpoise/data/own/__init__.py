@@ -1,4 +1,4 @@
-"""A user's own data: tables, arrays, image folders, torch data sets and packs, each read with its faults named."""
+"""A user's own data: tables, arrays, image folders, torch data sets and packs, each checked as it is read."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SUPPORTED = "a table (.csv, .tsv, .txt, also with .gz; .parquet, .pq), arrays (.
 
 
 def open_pack(path: Path | str) -> Dataset:
-    """The data set of a pack with its clients settled."""
+    """The data set of a pack, with its assignment to clients."""
     packed = read_pack(path)
     return packed.dataset.assigned(packed.assignment, packed.record)
 
@@ -49,7 +49,7 @@ def open_data(
     categorical: Sequence[str] | None = None,
     drop: Sequence[str] | None = None,
 ) -> Dataset:
-    """The data set at a path, read by what lies there; `size` and `clients` are for folders, the named columns for tables."""
+    """The data set at a path, read by its kind; `size` and `clients` are for folders, the column names for tables."""
     path = Path(path)
     suffix = path.suffix.lower()
     if path.is_dir():

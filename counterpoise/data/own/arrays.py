@@ -31,7 +31,7 @@ CLASSES = "classes"
 def read_npz(path: Path | str, test_share: float = 0.2, seed: int = 0, limit: int = MAX_BYTES) -> Dataset:
     """Arrays x and y, or x_train, y_train, x_test and y_test; optionally `client` (of each training sample) and `classes`.
 
-    Labels are whole numbers: places in `classes`, or where that is not given, any from 0 on. Rows in errors count from 1.
+    Labels are whole numbers: indices into `classes`, or without `classes` any from 0 on. Rows in errors count from 1.
     """
     check_share(test_share)
     path = Path(path)
@@ -57,7 +57,7 @@ def read_npz(path: Path | str, test_share: float = 0.2, seed: int = 0, limit: in
 def _samples(
     path: Path, heads: Heads, names: tuple[str, ...], classes: tuple[str, ...] | None
 ) -> list[Checked]:
-    """Inputs and labels of each half; all labels are read and checked first, since they are small."""
+    """Inputs and labels of train and test; labels, which are small, are read and checked first."""
     pairs = list(zip(names[::2], names[1::2], strict=True))
     labels = [
         checked_labels(path, y, _array(path, heads, y), heads.wanted[x].shape[0], classes) for x, y in pairs
@@ -75,7 +75,7 @@ def _read(path: Path, heads: Heads, name: str) -> AnyArray | None:
 
 
 def _check_forms(path: Path, heads: dict[str, Header], names: tuple[str, ...], owner: str | None) -> None:
-    """All that types and shapes tell, before anything is unpacked: a small file may hold very much."""
+    """Check types and shapes before anything is unpacked: a small file may unpack to very much."""
     inputs = [heads[name] for name in names[::2]]
     for x, y in zip(names[::2], names[1::2], strict=True):
         check_input_form(path, x, heads[x])
@@ -88,7 +88,9 @@ def _check_forms(path: Path, heads: dict[str, Header], names: tuple[str, ...], o
     if CLASSES in heads and math.prod(heads[CLASSES].shape) > MAX_CLASSES:
         check_class_count(path, math.prod(heads[CLASSES].shape))
     total = sum(head.memory for head in inputs)
-    twice = max(total if names == WHOLE else 0, *(head.nbytes for head in inputs))  # split, or converted
+    twice = max(
+        total if names == WHOLE else 0, *(head.nbytes for head in inputs)
+    )  # copied when split or converted
     check_fits(total + twice, f"{path}: its inputs, {' and '.join(names[::2])},", DataError)
 
 

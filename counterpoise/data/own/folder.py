@@ -1,4 +1,4 @@
-"""Folders of images, a folder a class, as a data set."""
+"""Folders of images, one per class, as a data set."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ FORMATS = ("PNG", "JPEG", "BMP", "WEBP", "TIFF", "PPM")
 GREY = frozenset({"1", "L", "LA"})
 COLOUR = frozenset({"P", "RGB", "RGBA", "CMYK", "YCbCr"})
 HALVES = ("train", "test")
-LITTER = frozenset({"Thumbs.db", "desktop.ini"})
+IGNORED_FILES = frozenset({"Thumbs.db", "desktop.ini"})
 
 Pixels = NDArray[np.uint8]
 Size = tuple[int, int]  # height, width
 
 
 class Picture(NamedTuple):
-    """Where an image lies, and what its folders say of it."""
+    """An image file with the label and client that its folders name."""
 
     path: Path
     label: str
@@ -58,7 +58,7 @@ def read_image_folder(
     """Images at class/file, or with `clients` at client/class/file; split by `train` and `test` folders above, or at random.
 
     Pixels are bytes [C, H, W], grey only if every image is; transparency is dropped. Images of different sizes
-    need a `size` (height, width) to be brought to. Hidden files are passed over; any other must be an image.
+    need a `size` (height, width) to be resized to. Hidden files are ignored; any other must be an image.
     """
     check_share(test_share)
     wanted = _wanted_size(size)
@@ -78,7 +78,7 @@ def read_image_folder(
     train, test = (Checked(x[rows], classes.codes[rows]) for rows in split)
     owners = coded([pictures[row].client for row in split.train]) if clients else None
     notes = [split_note(split, test_share, seed)] if not given else []
-    notes += [f"images brought to {wanted[0]} x {wanted[1]}"] if wanted else []
+    notes += [f"images resized to {wanted[0]} x {wanted[1]}"] if wanted else []
     return join(root, train, test, classes.names, owners, notes, {root.name: digest})
 
 
@@ -116,17 +116,17 @@ def _folders(root: Path, folder: Path) -> list[Path]:
 
 
 def _listed(root: Path, folder: Path) -> list[Path]:
-    """What lies in a folder, in order; links may not lead out of the root."""
+    """The sorted content of a folder; links may not lead out of the root."""
     with as_fault(folder, "cannot be listed"):
-        children = sorted(child for child in folder.iterdir() if not _is_litter(child.name))
+        children = sorted(child for child in folder.iterdir() if not _is_ignored(child.name))
         for child in children:
             if not child.resolve().is_relative_to(root):
                 raise fault(child, f"is a link that leads out of {root.name}")
     return children
 
 
-def _is_litter(name: str) -> bool:
-    return name.startswith(".") or name in LITTER
+def _is_ignored(name: str) -> bool:
+    return name.startswith(".") or name in IGNORED_FILES
 
 
 def _read(root: Path, pictures: list[Picture], size: Size | None) -> tuple[Pixels, str]:

@@ -1,4 +1,4 @@
-"""What the type and shape of an array must be, which its header tells before it is read."""
+"""Checks of the type and shape of an array, which its header gives before it is read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PIXEL_DIMENSIONS = 4  # [n, C, H, W]
 
 
 class ArrayHeader(Protocol):
-    """What can be told of an array before it is read."""
+    """Shape and type of an array, known before it is read."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -47,7 +47,7 @@ def check_client_form(source: Path | str, clients: ArrayHeader, samples: int) ->
 
 
 def check_alike(source: Path | str, train: ArrayHeader, test: ArrayHeader) -> None:
-    """Samples of both halves have one shape, and are bytes in both or in none."""
+    """Training and test samples have one shape, and both or neither are uint8."""
     kinds = [f"{'uint8' if x.dtype == np.uint8 else 'float32'} {x.shape[1:]}" for x in (train, test)]
     if kinds[0] != kinds[1]:
         raise fault(

@@ -1,4 +1,4 @@
-"""Arrays of an npz file, each header checked before anything is unpacked; pickled objects are never read."""
+"""Arrays of an npz file: every header is checked before anything is unpacked, and pickled objects are never read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from counterpoise.data.faults import (
 from counterpoise.errors import short
 
 SUFFIX = ".npy"
-DAMAGED = "damaged or no npz file"
+DAMAGED = "damaged or not an npz file"
 PLAIN_COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 ENCRYPTED = 0x1
 CHUNK = 1 << 20
@@ -36,7 +36,7 @@ AnyArray = NDArray[Any]
 
 
 class Header(NamedTuple):
-    """What a member says of its array, and where the numbers begin."""
+    """Header of one array, and the byte where its numbers begin."""
 
     shape: tuple[int, ...]
     fortran_order: bool
@@ -49,19 +49,19 @@ class Header(NamedTuple):
 
     @property
     def memory(self) -> int:
-        """Bytes once the array is an input: pixels stay bytes, other numbers take four at least."""
+        """Bytes once the array is an input: pixels stay one byte, other numbers take at least four."""
         return math.prod(self.shape) * (1 if self.dtype == np.uint8 else max(4, self.dtype.itemsize))
 
 
 class Heads(NamedTuple):
-    """What the wanted arrays say of themselves, and the names of the others."""
+    """Headers of the wanted arrays, and the names of the others."""
 
     wanted: dict[str, Header]
     unused: tuple[str, ...]
 
 
 def read_heads(path: Path | str, wanted: Iterable[str], limit: int = MAX_BYTES) -> Heads:
-    """The headers of the wanted arrays of an npz; odd types and more than `limit` bytes are refused."""
+    """The headers of the wanted arrays of an npz; unknown types and more than `limit` bytes are refused."""
     path = file_within(path, limit)
     with as_fault(path, DAMAGED), zipfile.ZipFile(path) as archive:
         members = _members(path, archive)
@@ -84,7 +84,7 @@ def _members(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]
         raise fault(path, f"holds {len(listed):,} arrays; at most {MAX_MEMBERS}")
     members = {member.filename.removesuffix(SUFFIX): member for member in listed}
     if len(members) < len(listed):
-        raise fault(path, "two of its arrays have one name")
+        raise fault(path, "two of its arrays have the same name")
     return members
 
 
@@ -92,7 +92,7 @@ def _header(path: Path, archive: zipfile.ZipFile, name: str, member: zipfile.Zip
     if member.compress_type not in PLAIN_COMPRESSIONS or member.flag_bits & ENCRYPTED:
         raise fault(path, f"{name} is encrypted or in an unknown compression; needs what numpy.savez writes")
     with archive.open(member) as stream:
-        beginning = io.BytesIO(stream.read(MAX_NPY_HEADER))  # a longer header is cut, and so refused
+        beginning = io.BytesIO(stream.read(MAX_NPY_HEADER))  # a longer header is truncated, and so refused
     version = npy_format.read_magic(beginning)
     if version not in READERS:
         raise fault(path, f"{name} is in npy version {version}; needs 1.0 or 2.0")

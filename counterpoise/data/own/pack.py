@@ -1,4 +1,4 @@
-"""One compact file that a prepared data set travels in: samples, clients and record, checked as it is read."""
+"""A pack: one compact file with the samples, clients and record of a prepared data set, checked as it is read."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Shape = tuple[int, int, int, int]
 
 @dataclass(frozen=True)
 class About:
-    """The words of a pack."""
+    """The metadata of a pack."""
 
     name: str
     classes: tuple[str, ...]
@@ -45,12 +45,12 @@ class About:
     files: dict[str, str]
     notes: tuple[str, ...]
     record: dict[str, Any]
-    pixels: Mapping[str, Sequence[int]]  # true shapes of the images that are compressed
+    pixels: Mapping[str, Sequence[int]]  # uncompressed shapes of the compressed images
     format: Literal[1] = 1
 
 
 def write_pack(dataset: Dataset, assignment: Assignment, path: Path | str, record: Mapping[str, Any]) -> None:
-    """Write a safetensors file, whole or not at all; equal content gives equal bytes. `record` must be fit for JSON."""
+    """Write a safetensors file atomically; equal content gives equal bytes. `record` must be JSON-serialisable."""
     path = Path(path)
     with as_fault(path, "cannot be written"):
         check_pack(Pack(dataset, assignment, record))
@@ -61,7 +61,7 @@ def write_pack(dataset: Dataset, assignment: Assignment, path: Path | str, recor
 
 
 def _compress_images(tensors: Tensors) -> dict[str, Shape]:
-    """Squeeze images in place; their true shapes."""
+    """Squeeze images in place; returns their shapes."""
     shapes: dict[str, Shape] = {}
     for name in ("train.x", "test.x"):
         if tensors[name].dtype == torch.uint8 and tensors[name].dim() == PIXEL_DIMENSIONS:
@@ -126,10 +126,10 @@ def _save(path: Path, tensors: Tensors, words: str) -> None:
 def read_pack(path: Path | str, limit: int = MAX_BYTES) -> Pack:
     """What ``write_pack`` wrote; a file that is damaged, inconsistent or larger than `limit` unpacked is refused."""
     path = file_within(path, limit)
-    with as_fault(path, "damaged or no pack"):
+    with as_fault(path, "damaged or not a pack"):
         tensors, words = _load(path)
         if bytes(tensors.pop(DIGEST).tolist()) != _digest(tensors, words):
-            raise fault(path, "damaged: its SHA-256 does not fit its content")
+            raise fault(path, "damaged: its SHA-256 does not match its content")
         about = _read_words(words)
         check_classes(len(about.classes))
         shapes = {name: tuple(int(side) for side in given) for name, given in about.pixels.items()}
@@ -142,7 +142,7 @@ def read_pack(path: Path | str, limit: int = MAX_BYTES) -> Pack:
 
 
 def _check_pixels(path: Path, tensors: Tensors, shapes: Mapping[str, tuple[int, ...]], limit: int) -> None:
-    """Before images are unpacked, of which a small file may hold very many."""
+    """Before images are unpacked: a small file may unpack to very many."""
     for name, shape in shapes.items():
         if min(shape) < 1 or math.prod(shape) > limit:
             raise fault(path, f"{name} has shape {shape}; at most {limit:,} bytes of pixels")
@@ -153,7 +153,7 @@ def _check_pixels(path: Path, tensors: Tensors, shapes: Mapping[str, tuple[int, 
 
 
 def _load(path: Path) -> tuple[Tensors, str]:
-    """Tensors and words, once the length that the file gives for its header is credible."""
+    """Tensors and metadata, after the length of the header is checked."""
     with path.open("rb") as stream:
         length = int.from_bytes(stream.read(LENGTH_BYTES), "little")
     if length > min(MAX_PACK_HEADER, path.stat().st_size):
@@ -164,12 +164,12 @@ def _load(path: Path) -> tuple[Tensors, str]:
     with safe_open(path, framework="pt") as file:
         words = (file.metadata() or {}).get(ABOUT)
         if words is None or DIGEST not in file.keys():  # noqa: SIM118  (no mapping)
-            raise fault(path, "is a safetensors file, but no pack")
+            raise fault(path, "is a safetensors file, but not a pack")
         return {name: file.get_tensor(name) for name in file.keys()}, words  # noqa: SIM118
 
 
 def _read_words(words: str) -> About:
-    """The words, each of its type."""
+    """The metadata, each field checked against its type."""
     try:
         return Entry("pack", About).build(json.loads(words))
     except ConfigError as error:
@@ -201,5 +201,5 @@ def _vectors(tensors: Tensors, name: str) -> list[Rows]:
     rows, ends = tensors[f"{name}.rows"].numpy(), tensors[f"{name}.ends"].numpy()
     steps = np.diff(ends, prepend=0)
     if (steps < 0).any() or steps.sum() != len(rows):
-        raise ValueError(f"the ends of {name} do not cut up its rows")
+        raise ValueError(f"the ends of {name} do not split its rows")
     return np.split(rows, ends[:-1]) if len(ends) else []

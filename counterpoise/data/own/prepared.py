@@ -1,4 +1,4 @@
-"""A prepared data set: its samples, who holds which, and how it was made."""
+"""A prepared data set: its samples, its assignment to clients, and how it was made."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from counterpoise.data.types import Rows
 
 
 class Pack(NamedTuple):
-    """All that travels in one file."""
+    """The content of one file."""
 
     dataset: Dataset
     assignment: Assignment
@@ -54,7 +54,7 @@ def _check_samples(name: str, samples: Samples, classes: int) -> None:
     x, y = samples
     _require(
         x.dim() >= 2 and x.numel() > 0 and len(x) == len(y),
-        f"{name} inputs and labels are not as many, or none",
+        f"{name} inputs and labels are empty or differ in number",
     )
     _require(x.dtype == torch.uint8 or _finite(x), f"{name} inputs are neither pixels nor finite numbers")
     _check_places(f"{name} labels", y.numpy(), classes)

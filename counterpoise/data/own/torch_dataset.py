@@ -32,7 +32,7 @@ def from_torch(
     names = class_names(source, getattr(train, "classes", None) if classes is None else classes)
     first, second = _stack(train, "train", names), _stack(test, "test", names)
     coded = None if clients is None else coded_clients(source, np.asarray(clients), len(first.y))
-    note = "items of a torch data set, each read once: what its transforms draw at random is drawn"
+    note = "items of a torch data set, each read once: random transforms are applied once"
     return join(source, first, second, names, coded, (note,))
 
 

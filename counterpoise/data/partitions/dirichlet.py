@@ -1,4 +1,4 @@
-"""Dirichlet partitions: each sample on its own; in blocks of ten clients; by client with equal sizes."""
+"""Dirichlet partitions: by class and sample, in blocks of ten clients, and by client with equal sizes."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def dirichlet(alpha: Concentration = 0.5, minimum: Whole = 1) -> Partition:
 
 @partition("dirichlet_blocks", paper="CReFF (Shang et al., 2022)")
 def dirichlet_blocks(alpha: Concentration = 0.5, minimum: Whole = 1) -> Partition:
-    """Ten clients at a time as in ``dirichlet_capped``; their lists, end to end, are cut into equal parts.
+    """Ten clients at a time as in ``dirichlet_capped``; their concatenated lists are cut into equal parts.
 
-    Each block draws until its smallest client has half the mean, up to 1,000 times. The parts are cut at other
-    places than the lists were, so neighbours mix, and sizes differ by at most one.
+    Each block draws until its smallest client has half the mean, up to 1,000 times. The cuts do not
+    fall between the lists, so neighbouring clients mix; sizes differ by at most one.
     """
 
     def rule(labels: Labels, clients: int, rng: np.random.Generator) -> Owned:
@@ -46,7 +46,7 @@ def dirichlet_blocks(alpha: Concentration = 0.5, minimum: Whole = 1) -> Partitio
         most_shares = MOST_SHARES // len(firsts)
 
         def line_up(rows: Rows, workers: int) -> tuple[Rows, bool]:
-            """The rows of a block client after client, by class within a client; and whether the draws failed."""
+            """The rows of a block sorted by client, then by class; and whether all draws failed."""
             block = Labels(labels.y[rows], labels.classes)
             draw = capped_draw(class_sizes(block), workers, alpha, rng)
             drawn = redraw(draw, len(rows) // (2 * workers), most_shares)
@@ -83,8 +83,8 @@ def dirichlet_equal(alpha: Concentration = 0.5, minimum: Whole = 1) -> Partition
 def draw_classes(prior: Floats, sizes: Counts, turns: Rows, rng: np.random.Generator) -> Rows:
     """[n] class of each turn, none drawn more often than its size.
 
-    All turns draw at once. A draw stays a fair one while its class lasts, so where the first class runs out only the
-    later draws of that class are made again, and so on: at most C rounds in place of n.
+    All turns draw at once. Draws are valid until their class runs out; then only the later draws of that class are
+    repeated, and so on: at most C passes instead of n.
     """
     drawn = _draw_by_row(_restricted(prior, sizes), turns, rng)
     while (overdraft := _first_overdraft(drawn, sizes)) is not None:
@@ -96,7 +96,7 @@ def draw_classes(prior: Floats, sizes: Counts, turns: Rows, rng: np.random.Gener
 
 
 def _restricted(prior: Floats, left: Counts) -> Floats:
-    """The prior over classes that are left; by what is left where the prior has none of them."""
+    """The prior over classes with samples left; proportional to what is left where the prior gives them no mass."""
     restricted = np.where(left > 0, prior, 0)
     weights = np.where(restricted.sum(axis=1, keepdims=True) < NO_MASS, left, restricted)
     shares: Floats = weights / weights.sum(axis=1, keepdims=True)
@@ -104,9 +104,9 @@ def _restricted(prior: Floats, left: Counts) -> Floats:
 
 
 def _draw_by_row(weights: Floats, rows: Rows, rng: np.random.Generator) -> Rows:
-    """One column for each entry of ``rows``, by the weights of that row, which sum to 1."""
+    """One column for each entry of ``rows``, drawn by the weights of that row, which sum to 1."""
     firsts = rows * weights.shape[1]
-    edges = np.cumsum(weights)  # of all rows end to end: row r covers r to r + 1, but for rounding
+    edges = np.cumsum(weights)  # over all rows concatenated: row r covers r to r + 1, up to rounding
     starts, ends = np.append(0, edges)[firsts], edges[firsts + weights.shape[1] - 1]
     points = np.minimum(starts + rng.random(len(rows)) * (ends - starts), np.nextafter(ends, 0))
     columns: Rows = np.searchsorted(edges, points, side="right") - firsts
@@ -119,6 +119,6 @@ def _first_overdraft(drawn: Rows, sizes: Counts) -> tuple[int, int] | None:
     over = np.flatnonzero(times > sizes)
     if not len(over):
         return None
-    small = drawn.astype(np.min_scalar_type(len(sizes)))  # sorts many times faster
+    small = drawn.astype(np.min_scalar_type(len(sizes)))  # a small type sorts many times faster
     turns = np.argsort(small, kind="stable")[(np.cumsum(times) - times + sizes)[over]]
     return int(turns.min()), int(over[turns.argmin()])

@@ -69,12 +69,12 @@ def _check_held(what: str, given: int, classes: int) -> None:
 
 
 def _first(order: Floats, width: Rows) -> Held:
-    """Of each client the classes that come first in its order, as many as its width."""
+    """The first classes in each client's order, as many as its width."""
     return order.argsort(axis=1).argsort(axis=1) < width[:, None]
 
 
 def _share(labels: Labels, held: Held, quota: Floats, alpha: float, rng: np.random.Generator) -> Owned:
-    """Cut each class among its holders by quota times a Dirichlet weight."""
+    """Split each class among its holders by quota times a Dirichlet weight."""
     sizes = class_sizes(labels)
     orphans = np.flatnonzero((sizes > 0) & ~held.any(axis=0))
     held[np.resize(rng.permutation(len(held)), len(orphans)), orphans] = True

@@ -16,12 +16,12 @@ from counterpoise.registry.schema import Interval
 from counterpoise.system.capacity import check_fits
 
 Concentration = Annotated[float, Interval(0, 1e9, open_low=True)]
-CLIENT = 1_400  # bytes of a client's vectors of rows, however short
-CELL = 32  # bytes of a client and class while shares are drawn and handed out
+CLIENT = 1_400  # bytes per client for its vectors of rows, however short
+CELL = 32  # bytes per client and class while shares are drawn and assigned
 
 
 class Owned(NamedTuple):
-    """The client of each sample, and in words where the protocol alone would not have given every sample one."""
+    """The client of each sample, and notes on samples that the protocol alone would not have assigned."""
 
     owner: Rows  # [n]
     repairs: tuple[str, ...] = ()
@@ -31,7 +31,7 @@ Rule = Callable[[Labels, int, np.random.Generator], Owned]  # labels, number of 
 
 
 def partition_by(rule: Rule, minimum: int) -> Partition:
-    """The partition of a rule: what cannot be split is refused before, clients below the minimum are filled after."""
+    """The partition of a rule: impossible splits are refused before, clients below the minimum are filled up after."""
 
     def split(labels: Labels, clients: int, rng: np.random.Generator) -> Split:
         check_sizes(len(labels.y), clients, minimum)
@@ -56,7 +56,7 @@ def check_sizes(samples: int, clients: int, minimum: int) -> None:
 
 
 def check_number(clients: int, classes: int) -> None:
-    """Before anything is made for each client."""
+    """Before anything is allocated per client."""
     if clients > MOST_CLIENTS:
         raise ConfigError(f"clients must be at most {MOST_CLIENTS:,}, not {clients:,}")
     check_fits(clients * max(CLIENT, CELL * classes), f"clients = {clients:,}")
@@ -84,7 +84,7 @@ def fill_up(owner: Rows, clients: int, minimum: int, rng: np.random.Generator) -
 
 
 def skim(sizes: Counts, amount: int) -> Counts:
-    """How many samples to take from each client so that the largest come down to one level."""
+    """How many samples to take from each client so that the largest are cut to one level."""
 
     def enough_left(level: int) -> bool:
         return bool(np.maximum(sizes - level, 0).sum() <= amount)
@@ -102,7 +102,7 @@ def by_class(y: Rows, rng: np.random.Generator) -> Rows:
 
 
 def hand_out(labels: Labels, counts: Counts, rng: np.random.Generator) -> Rows:
-    """The owners where client k is to have ``counts[c, k]`` random samples of class c, and each class is used up."""
+    """Owners such that client k has ``counts[c, k]`` random samples of class c; counts use up each class."""
     classes, clients = counts.shape
     owner = np.empty(len(labels.y), np.int64)
     owner[by_class(labels.y, rng)] = np.repeat(np.tile(np.arange(clients), classes), counts.ravel())
@@ -110,12 +110,12 @@ def hand_out(labels: Labels, counts: Counts, rng: np.random.Generator) -> Rows:
 
 
 def even_runs(length: int, runs: int) -> Rows:
-    """[length] number of the run each place is in: consecutive runs whose sizes differ by at most one."""
+    """[length] run number of each position: consecutive runs whose sizes differ by at most one."""
     return np.arange(length) * runs // length
 
 
 def shares_to_counts(total: Counts | np.int64 | int, weights: Floats) -> Counts:
-    """Whole counts [..., N] that sum to the total, cut where the cumulated weights fall; weight 0 gets none."""
+    """Whole counts [..., N] that sum to the total, by rounding the cumulated weights; weight 0 gets none."""
     edges = np.cumsum(weights, axis=-1)
     whole = np.rint(edges / edges[..., -1:] * np.asarray(total)[..., None]).astype(np.int64)
     counts: Counts = np.diff(whole, axis=-1, prepend=0)
@@ -123,7 +123,7 @@ def shares_to_counts(total: Counts | np.int64 | int, weights: Floats) -> Counts:
 
 
 def draw_shares(alpha: float, shape: tuple[int, ...], rng: np.random.Generator) -> Floats:
-    """``p ~ Dir(alpha 1)`` along the last axis; a draw too small for floating point is its limit, one single 1."""
+    """``p ~ Dir(alpha 1)`` along the last axis; a draw that underflows becomes its limit, a single 1."""
     shares = rng.dirichlet(np.full(shape[-1], alpha), shape[:-1])
     rows = shares.reshape(-1, shape[-1])
     lost = np.flatnonzero(~(rows.sum(axis=-1) > 0.5))  # nan or all zero

@@ -60,7 +60,7 @@ def adult(split: Literal["stratified", "official"] = "stratified") -> Loader:
 
 
 def _read(path: Path) -> Table:
-    """adult.test opens with a comment, and its labels end in a full stop."""
+    """adult.test begins with a comment, and its labels end in a full stop."""
     rows = [line.rstrip(" .") for line in read_lines(path) if not line.startswith("|")]
     return parse_table(path, rows, LAYOUT)
 

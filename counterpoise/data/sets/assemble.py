@@ -1,4 +1,4 @@
-"""From arrays to a data set: what every loader does last."""
+"""From arrays to a data set: the last step of every loader."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from counterpoise.errors import DataError
 
 
 def to_samples(x: NDArray[Any], y: NDArray[Any]) -> Samples:
-    """Tensors of their own memory: what was read from a buffer may be read-only."""
+    """A copy as tensors: memory that was read from a buffer may be read-only."""
     return Samples(torch.tensor(x), torch.tensor(y, dtype=torch.int64))
 
 

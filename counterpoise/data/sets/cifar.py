@@ -1,4 +1,4 @@
-"""CIFAR-10 and CIFAR-100 from the official binary files, or from lossless sheets of tiles; never from pickles."""
+"""CIFAR-10 and CIFAR-100 from the official binary files, or from lossless WebP sheets of 32x32 tiles; never from pickles."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Pixels = NDArray[np.uint8]
 
 
 class Binary(NamedTuple):
-    """What tells the two binary versions apart."""
+    """How the two binary versions differ."""
 
     name: str
     folder: str  # as the official archive unpacks
@@ -135,7 +135,7 @@ def _refuse_pickles(layout: Binary, folder: Path) -> None:
     found = next((folder / name for name in pickled if (folder / name).exists()), None)
     if found is not None:
         raise DataError(
-            f"{found}: the pickled Python version of {layout.name}, which is never read since unpickling runs code; "
+            f"{found}: the pickled Python version of {layout.name}, which is never read, since unpickling can run code; "
             f"put the binary version ({', '.join((*layout.train, layout.test))}) in {folder}"
         )
 

@@ -25,8 +25,8 @@ ACTIVITIES = (
 )
 CLASSES = tuple(ACTIVITIES.split())
 SPLIT_NOTE = (
-    "of each activity's segments, ordered by person, every fifth is the test set's with all its windows, "
-    "so that no two overlapping windows are parted; the same in every run"
+    "of each activity's segments, ordered by person, every fifth goes to the test set with all its windows, "
+    "so that overlapping windows stay on one side; the same in every run"
 )
 
 

@@ -68,10 +68,10 @@ def _read(path: Path) -> Table:
     rows = [line.replace("?", "nan") for line in read_lines(path)]
     table = parse_table(path, rows, LAYOUT)
     numbers = {name: column for name, column in table.numbers.items() if name not in CODES}
-    return Table(numbers, {name: _spell(table.numbers[name]) for name in CODES}, table.labels)
+    return Table(numbers, {name: _code_names(table.numbers[name]) for name in CODES}, table.labels)
 
 
-def _spell(codes: Numbers) -> Words:
+def _code_names(codes: Numbers) -> Words:
     return np.array(["missing" if np.isnan(code) else f"{code:g}" for code in codes])
 
 

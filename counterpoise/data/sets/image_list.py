@@ -52,7 +52,7 @@ def tiny_imagenet(size: Side = 64) -> Loader:
 
 @dataset("imagenet_lt", paper="Liu et al., Large-Scale Long-Tailed Recognition in an Open World, CVPR 2019")
 def imagenet_lt(size: Side = 64) -> Loader:
-    """115,846 + 50,000 colour images in 1,000 classes, 1,280 to 5 a class, from the official lists.
+    """115,846 + 50,000 colour images in 1,000 classes, 1,280 to 5 per class, from the official lists.
 
     All images are held in memory: 3 size^2 bytes each, 2 GB at 64, 25 GB at 224.
     """
@@ -67,7 +67,7 @@ def imagenet_lt(size: Side = 64) -> Loader:
 
 
 def read_list(path: Path) -> Listing:
-    """Lines "path label"; a path is relative to the list's folder and stays inside it."""
+    """Lines "path label"; a path is relative to the list's folder and must stay inside it."""
     files, labels = [], []
     for number, line in enumerate(read_lines(path), start=1):
         name, _, label = line.strip().rpartition(" ")
@@ -84,7 +84,7 @@ def read_list(path: Path) -> Listing:
 
 
 def decode_images(files: Sequence[Path], size: int) -> NDArray[np.uint8]:
-    """Images [n, 3, size, size]: the largest centred square of each, resampled."""
+    """Images [n, 3, size, size]: the largest centred square of each, resized."""
     images = np.empty((len(files), 3, size, size), np.uint8)
 
     def decode(place: int) -> None:

@@ -17,7 +17,7 @@ from counterpoise.errors import DataError
 from counterpoise.system.capacity import check_fits
 
 SAMPLE = (32, 32, 3)
-COPIES = 2  # of the pixels: as they are read, and as a tensor
+COPIES = 2  # of the pixels: as read, and as a tensor
 
 
 @dataset(
@@ -52,12 +52,14 @@ def _arrays(path: Path) -> tuple[NDArray[Any], NDArray[Any]]:
     try:
         packed = io.BytesIO(read_bytes(path))
         heads = {name: (kind, shape) for name, shape, kind in whosmat(packed)}
-        _check_form(path, *heads["X"], math.prod(heads["y"][1]))  # before a small file unpacks to much
+        _check_form(
+            path, *heads["X"], math.prod(heads["y"][1])
+        )  # before unpacking: a small file may unpack to very much
         content = loadmat(packed, variable_names=["X", "y"])
         return content["X"], content["y"]
     except DataError:
         raise
-    except Exception as error:  # a damaged file ends loadmat in any of a dozen ways
+    except Exception as error:  # on a damaged file loadmat raises many kinds of errors
         raise DataError(f"{path}: not a MATLAB file with X and y: {error}") from error
 
 

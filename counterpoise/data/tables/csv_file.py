@@ -1,4 +1,4 @@
-"""CSV files, packed or not, as tables: delimiter and encoding found out, every irregular row refused by its number."""
+"""CSV files, gzipped or not, as tables: delimiter and encoding are detected, irregular rows are refused by number."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 ROW, CELL = (
     100,
     16,
-)  # bytes beside the letters: of a row as a list, and of a cell in it and then in its column
+)  # bytes beside the text: per row as a list, and per cell in its row and column
 GZIP_MARK = b"\x1f\x8b"
 PIECE = 1 << 18  # bytes unpacked at a time
-CHECK_EVERY = 16 << 20  # bytes between two looks at the memory that is free
+CHECK_EVERY = 16 << 20  # bytes between two checks of free memory
 
 Record = tuple[int, list[str]]  # row in the file (the header is row 1), cells
 
 
 def read_csv(path: Path | str, limit: int = MAX_TEXT_BYTES) -> Table:
-    """A table with a header row; delimited by comma, semicolon, tab or bar; in UTF-8, else Latin-1; packed by gzip or not.
+    """A table with a header row; delimited by comma, semicolon, tab or bar; in UTF-8, else Latin-1; gzipped or not.
 
     A first column without a name that numbers the rows, as pandas writes it, is left out.
     """
@@ -74,7 +74,7 @@ def _without_index(table: Table) -> Table:
 
 
 def _delimiter(sample: str) -> str:
-    """The mark that cuts the first rows into the most cells, with as many in each row as in the header."""
+    """The mark that splits the first rows into the most cells, as many in each row as in the header."""
     lines = sample.splitlines(keepends=True)
     whole = lines[:-1] if len(sample) == SNIFFED_CHARACTERS and len(lines) > 1 else lines
 
@@ -86,7 +86,7 @@ def _delimiter(sample: str) -> str:
 
 
 def _records(path: Path, stream: IO[str], delimiter: str) -> Iterator[Record]:
-    """Rows that hold anything; blank lines count as rows all the same."""
+    """Rows that are not blank, numbered with the blank lines counted."""
     reader = csv.reader(_lines(path, stream), delimiter=delimiter, strict=True, skipinitialspace=True)
     row = 0
     while True:
@@ -96,8 +96,8 @@ def _records(path: Path, stream: IO[str], delimiter: str) -> Iterator[Record]:
         except StopIteration:
             return
         except csv.Error as error:
-            trouble = "a quote is never closed" if "end of data" in str(error) else str(error)
-            raise fault(path, trouble, row) from None
+            reason = "a quote is never closed" if "end of data" in str(error) else str(error)
+            raise fault(path, reason, row) from None
         if len(cells) > 1 or any(cell.strip() for cell in cells):
             yield row, [cell.strip() for cell in cells]
 
@@ -119,7 +119,7 @@ def _check_header(path: Path, row: int, names: list[str]) -> None:
         raise fault(path, reason, row)
     seen = set()
     for place, name in enumerate(names, start=1):
-        if not name and place > 1:  # what the first one holds tells whether it is an index
+        if not name and place > 1:  # the first may be an index, which its cells decide
             raise fault(path, f"column {place} has no name; each needs one", row)
         if name in seen:
             raise fault(path, f"two columns are named {short(name)}", row)
@@ -148,14 +148,14 @@ def _body(path: Path, records: Iterator[Record], width: int) -> tuple[list[int],
 
 
 def _open_unpacked(path: Path, limit: int) -> IO[bytes]:
-    """The bytes of a file, unpacked where it is packed, by what it holds and not by its name; at most `limit` of them."""
+    """The bytes of a file, unpacked where its content, not its name, says gzip; at most `limit` of them."""
     with path.open("rb") as file:
         packed = file.read(len(GZIP_MARK)) == GZIP_MARK
     return io.BufferedReader(_Unpacked(path, limit), PIECE) if packed else path.open("rb")
 
 
 class _Unpacked(io.RawIOBase):
-    """What gzip packed, counted while it is read."""
+    """A gzip file whose unpacked bytes are counted as they are read."""
 
     def __init__(self, path: Path, limit: int) -> None:
         self._path, self._limit, self._read = path, limit, 0

@@ -1,4 +1,4 @@
-"""An encoder from rows: which columns are numbers, which are words, what their training rows say; and notes on all that."""
+"""Fitting an encoder: which columns are numbers and which words, statistics of the training rows, and notes on them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from counterpoise.errors import listed, short
 
 
 class Fitted(NamedTuple):
-    """An encoder, and what was read and left out on the way."""
+    """An encoder, the number columns that were read, and the constant ones that were dropped."""
 
     encoder: Encoder
     numbers: Mapping[str, Numbers]
@@ -41,9 +41,9 @@ def fit(
 ) -> Encoder:
     """The encoder of the named columns: statistics and categories are those of the training rows.
 
-    What the other rows of the table hold decides two things: a number has an indicator if it has a gap in any row, and a
-    word the category "(other)" if one outside the training rows is in none of them. A column that is constant over the
-    training rows, gaps included, says nothing and is dropped.
+    The other rows decide two things: a number has an indicator if any row lacks it, and a column of words has the
+    category "(other)" if a word occurs outside the training rows alone. A column that is constant over the training
+    rows, missing cells included, is dropped.
     """
     return fit_table(table, names, train_rows, numeric, categorical).encoder
 
@@ -80,7 +80,7 @@ def fit_numbers(
     """Medians, means and deviations of the given rows alone."""
     if not numbers:
         return {}
-    # Side by side and not one by one: how a sum is rounded depends on how its numbers lie in memory.
+    # All columns in one array: the rounding of a sum depends on the memory layout.
     table = np.column_stack([values[rows] - centres[name] for name, values in numbers.items()])
     gaps = np.array([_median(column) for column in table.T])
     table = np.where(np.isnan(table), gaps, table)
@@ -93,7 +93,7 @@ def fit_numbers(
 
 
 def _median(values: Numbers) -> float:
-    """Of the known ones; 0 where none is known."""
+    """Of the values that are not NaN; 0 where there are none."""
     known = values[~np.isnan(values)]
     return float(np.median(known)) if len(known) else 0.0
 
@@ -111,13 +111,15 @@ def _is_numeric(table: Table, name: str, numeric: Collection[str], categorical: 
             for row, cell in zip(table.rows, table.columns[name], strict=True)
             if cell in not_numbers
         )
-        reason = f"{name!r} holds {short(cell)} among numbers; mend it, or name the column in `categorical`"
+        reason = (
+            f"{name!r} holds {short(cell)} among numbers; correct it, or name the column in `categorical`"
+        )
         raise fault(table.path, reason, row)
     return not not_numbers
 
 
 def _categories(table: Table, name: str, train: list[int]) -> tuple[str, ...]:
-    """The words of the training rows, and one more for all others where there are any."""
+    """The words of the training rows, and "(other)" where other rows have further words."""
     cells = words_of(table, name)
     known = {cells[row] for row in train}
     if len(known) > MAX_CATEGORIES:
@@ -133,7 +135,7 @@ def _filled(table: Table, name: str) -> set[str]:
 
 
 def fit_notes(fitted: Fitted) -> tuple[str, ...]:
-    """What became of the columns."""
+    """Notes on how the columns were encoded."""
     words = fitted.encoder.words
     groups = {
         "numbers, standardised by the training rows": list(fitted.numbers),
@@ -161,7 +163,7 @@ def column_warnings(
     categorical: Collection[str] = (),
     drop: Callable[[str], str] = drop_key,
 ) -> tuple[str, ...]:
-    """Columns to think twice about, unless they were named; `drop` says how to leave one out."""
+    """Columns that look like identifiers or row numbers, unless named; `drop` says how to leave one out."""
     words = {name: _filled(table, name) for name in fitted.encoder.words if name not in categorical}
     counts = (
         number_note(name, values, drop) for name, values in fitted.numbers.items() if name not in numeric

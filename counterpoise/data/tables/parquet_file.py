@@ -13,12 +13,12 @@ from counterpoise.data.tables.cells import Table
 from counterpoise.errors import DataError
 from counterpoise.system.capacity import check_fits
 
-DAMAGED = "damaged or no Parquet file"
+DAMAGED = "damaged or not a Parquet file"
 ROWS_AT_ONCE = 1 << 18
 REFERENCE = 8  # bytes of a cell in a list; equal cells share one word
-WORD = 60  # bytes of a word beside its letters
-NUMBER = 16  # bytes of the widest number; the longest fixed words say their width
-SHARED = 4  # bytes of a cell whose words are read as places in a dictionary
+WORD = 60  # bytes of a string beside its letters
+NUMBER = 16  # bytes of the widest number; fixed-length strings state their width
+SHARED = 4  # bytes of a cell that is an index into a dictionary of strings
 
 
 def read_parquet(path: Path | str) -> Table:
@@ -35,7 +35,7 @@ def read_parquet(path: Path | str) -> Table:
         _check_columns(path, schema, pyarrow)
         _check_memory(path, file)
     words = [field.name for field in schema if _is_text(field.type, pyarrow)]
-    # As places in a dictionary: written out, a word that is stored once takes its room in every row.
+    # Dictionary-encoded: otherwise a string that is stored once takes memory in every row.
     with as_fault(path, DAMAGED), parquet.ParquetFile(path, read_dictionary=words) as file:
         columns = {field.name: list(_cells(path, file, field, pyarrow)) for field in schema}
     return Table(path, columns, range(1, rows + 1), words=_word_columns(schema, pyarrow))
@@ -63,7 +63,7 @@ def _check_columns(path: Path, schema: Any, pyarrow: Any) -> None:
 
 
 def _check_memory(path: Path, file: Any) -> None:
-    """What the rows come to, whatever the few bytes are that they are packed in; columns are read one by one."""
+    """Memory of the unpacked rows, which a small file may exceed many times over; columns are read one by one."""
     metadata, rows = file.metadata, file.metadata.num_rows
     groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
     widest = 0

@@ -131,12 +131,12 @@ BYTES: dict[str, tuple[bytes, str | None]] = {
     **{
         f"cut at {cut} of {CUTS}": (
             GOOD[: len(GOOD) * cut // CUTS],
-            "damaged or no npz file" if cut else "is empty",
+            "damaged or not an npz file" if cut else "is empty",
         )
         for cut in range(CUTS)
     },
     "by hand, and right": (described("(4, 2)"), None),
-    "not a zip": (b"x,y\n1,2\n", "damaged or no npz file"),
+    "not a zip": (b"x,y\n1,2\n", "damaged or not an npz file"),
     "2^40 elements": (
         described("(1099511627776,)"),
         "x says 8,796,093,022,208 bytes of numbers, the archive 64",
@@ -147,20 +147,20 @@ BYTES: dict[str, tuple[bytes, str | None]] = {
     "more numbers than said": (described("(4, 1)"), "x says 32 bytes of numbers, the archive 64"),
     "many dimensions": (described("(4, 2, 1, 1, 1, 1, 1, 1)"), "x has shape"),
     "shape of words": (described("('4', 2)"), "shape is not valid"),
-    "header of code": (zipped({"x.npy": npy("__import__('os').abort()")}), "damaged or no npz file"),
-    "deep header": (zipped({"x.npy": npy("-" * 4_000 + "1")}), "damaged or no npz file"),
-    "nested header": (zipped({"x.npy": npy("(" * 3_000)}), "damaged or no npz file"),
-    "long header": (zipped({"x.npy": npy("{}" + " " * 1_000_000, version=2)}), "damaged or no npz file"),
+    "header of code": (zipped({"x.npy": npy("__import__('os').abort()")}), "damaged or not an npz file"),
+    "deep header": (zipped({"x.npy": npy("-" * 4_000 + "1")}), "damaged or not an npz file"),
+    "nested header": (zipped({"x.npy": npy("(" * 3_000)}), "damaged or not an npz file"),
+    "long header": (zipped({"x.npy": npy("{}" + " " * 1_000_000, version=2)}), "damaged or not an npz file"),
     "version 3": (described("(4, 2)", version=3), "x is in npy version (3, 0)"),
     "pickle for numbers": (described("(4, 2)", descr="'|O'"), "x holds dtype('O')"),
     "no width": (described("(4, 2)", descr="'<U0'", content=b""), "x holds <U0; needs numbers"),
-    "no npy": (zipped({"x.npy": b"hello", "y.npy": b"hello"}), "damaged or no npz file"),
+    "no npy": (zipped({"x.npy": b"hello", "y.npy": b"hello"}), "damaged or not an npz file"),
     "bzip2": (zipped({"x.npy": npy("{}")}, zipfile.ZIP_BZIP2), "x is encrypted or in an unknown compression"),
     "hundred arrays": (
         zipped({f"a{place}.npy": b"" for place in range(100)}),
         "holds 100 arrays; at most 64",
     ),
-    "one name twice": (zipped({"x.npy": b"", "x": b""}), "two of its arrays have one name"),
+    "one name twice": (zipped({"x.npy": b"", "x": b""}), "two of its arrays have the same name"),
 }
 
 

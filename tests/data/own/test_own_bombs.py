@@ -213,7 +213,7 @@ BOMBS = {
     "npz: 4 GB of header": Bomb(
         "header.npz",
         lambda path: path.write_bytes(bad_arrays.zipped({"x.npy": ENDLESS, "y.npy": ENDLESS[:100]})),
-        "header.npz: damaged or no npz file",
+        "header.npz: damaged or not an npz file",
     ),
     "npz: 2 GB of inputs, a label too few": Bomb(
         "labels.npz", unfit_labels, "labels.npz: y has shape (2047,); needs (2048,)"

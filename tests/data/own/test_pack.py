@@ -159,7 +159,7 @@ FORGERIES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "validation row": ({"validation": torch.tensor([99])}, {}, "validation rows"),
     "natural client": ({"natural": torch.full((8,), 3)}, {}, "natural clients are not all in 0 to 2"),
     "scaling": ({"scaling.scale": torch.tensor(torch.inf)}, {}, "the scaling is not finite"),
-    "scaling shape": ({"scaling.scale": torch.ones(2, 1, 1)}, {}, "damaged or no pack"),
+    "scaling shape": ({"scaling.scale": torch.ones(2, 1, 1)}, {}, "damaged or not a pack"),
     "pixel size": ({}, {"pixels": {"train.x": [8, 3, 4, 6], "test.x": [3, 3, 4, 5]}}, "do not unpack"),
     "more pixels than labels": (
         {},
@@ -177,9 +177,9 @@ FORGERIES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         "bytes of pixels",
     ),
     "negative size": ({}, {"pixels": {"train.x": [-8, 3, -4, 5], "test.x": [3, 3, 4, 5]}}, "bytes of pixels"),
-    "class names": ({}, {"classes": [1, 2]}, "damaged or no pack"),
-    "format": ({}, {"format": 2}, "damaged or no pack"),
-    "unknown word": ({}, {"code": "os.abort()"}, "damaged or no pack"),
+    "class names": ({}, {"classes": [1, 2]}, "damaged or not a pack"),
+    "format": ({}, {"format": 2}, "damaged or not a pack"),
+    "unknown word": ({}, {"code": "os.abort()"}, "damaged or not a pack"),
 }
 
 
@@ -200,7 +200,7 @@ def test_a_forged_pack_whose_checksum_fits_is_refused(tmp_path: Path, name: str)
 
 def test_another_safetensors_file_is_no_pack(tmp_path: Path) -> None:
     save_file({"weight": torch.ones(2)}, tmp_path / "model.safetensors")
-    with pytest.raises(DataError, match="is a safetensors file, but no pack"):
+    with pytest.raises(DataError, match="is a safetensors file, but not a pack"):
         read_pack(tmp_path / "model.safetensors")
 
 

@@ -296,7 +296,7 @@ def test_a_bad_parquet_table_is_refused(tmp_path: Path, columns: dict[str, list[
 def test_a_cut_parquet_file_is_refused(tmp_path: Path) -> None:
     content = parquet_bytes(a=NUMBERS, label=LABELS)
     for length in range(1, len(content), 97):
-        with pytest.raises(DataError, match=r"t\.parquet: damaged or no Parquet file"):
+        with pytest.raises(DataError, match=r"t\.parquet: damaged or not a Parquet file"):
             bad_tables.read_content(tmp_path, content[:length], "t.parquet")
 
 
