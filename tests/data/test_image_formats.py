@@ -143,9 +143,7 @@ def test_a_damaged_cifar_batch_is_named(tmp_path: Path, content: bytes, complain
 )
 def test_pickled_cifar_is_never_read_and_the_error_says_so(tmp_path: Path, name: str) -> None:
     write(tmp_path / "cifar10" / name, b"\x80\x04")
-    with pytest.raises(
-        DataError, match=r"never read, .*put the binary version \(data_batch_1\.bin"
-    ):
+    with pytest.raises(DataError, match=r"never read, .*put the binary version \(data_batch_1\.bin"):
         load("cifar10", tmp_path)
 
 
