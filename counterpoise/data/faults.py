@@ -1,4 +1,4 @@
-"""Bad files: what a file may hold, refused before memory is spent on it, and the one-line error with its name and row."""
+"""Limits on files, checked before memory is allocated, and one-line errors with file name, row and reason."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class DataForm(NamedTuple):
         return text
 
     def no_samples(self) -> Samples:
-        """The test set of a server that has none."""
+        """An empty test set of this form."""
         kind = torch.uint8 if self.pixels else torch.float32
         return Samples(torch.empty(0, *self.shape, dtype=kind), torch.empty(0, dtype=torch.int64))
 

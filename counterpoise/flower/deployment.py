@@ -24,7 +24,7 @@ class Endpoint(NamedTuple):
 
 
 def check_endpoint(endpoint: Endpoint, insecure: bool) -> None:
-    """No TLS only on request and on loopback."""
+    """Plain text is allowed only with --insecure on loopback."""
     if endpoint.certs is None and not insecure:
         raise ConfigError(
             "certificates are missing; give --certs with a folder of `counterpoise flower certs`, or --insecure on 127.0.0.1"

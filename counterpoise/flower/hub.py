@@ -18,19 +18,13 @@ class Hub:
     link: LinkState = field(default_factory=lambda: link_factory().state())
     names: dict[int, str] = field(default_factory=dict)  # node -> client, of registered keys
     places: dict[int, str] = field(default_factory=dict)  # node -> secret of its state folder
-    not_admitted: dict[str, str] = field(
-        default_factory=dict
-    )  # client -> why it was refused when it connected
+    not_admitted: dict[str, str] = field(default_factory=dict)  # client -> why it was refused
     late: dict[str, int] = field(default_factory=dict)  # client -> replies that came too late
     closed: bool = False  # open requests return at once
     limit: int = 64 << 20  # bytes of one request
-    arrived: threading.Condition = field(
-        default_factory=threading.Condition
-    )  # part of a reply, or a lost message
+    arrived: threading.Condition = field(default_factory=threading.Condition)  # reply part, or lost message
     _delivered: dict[int, str] = field(default_factory=dict)  # node -> the last message delivered to it
-    _lost: set[str] = field(
-        default_factory=set
-    )  # messages whose node asked for the next one without replying
+    _lost: set[str] = field(default_factory=set)  # messages whose node asked for the next one
     _active: set[int] = field(default_factory=set)  # nodes that sent a part of a reply
     _wakeups: dict[int, set[tuple[asyncio.AbstractEventLoop, asyncio.Event]]] = field(default_factory=dict)
 

@@ -48,7 +48,7 @@ class DiskMemory:
         self.folder = self.runs / run
 
     def load(self, token: str) -> Tree | None:
-        """The memory of this name; None for a client without memory."""
+        """The memory under this token; None for a client without memory."""
         return None if token == FIRST else self._read(token)[1]
 
     def write(self, token: str, base: str, round: int, memory: Tree) -> None:

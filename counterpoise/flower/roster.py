@@ -32,9 +32,7 @@ class Roster:
     hellos: dict[str, Hello] = field(default_factory=dict)
     refusals: list[tuple[str, str]] = field(default_factory=list)  # who was refused, and why
     _node: dict[str, int] = field(default_factory=dict)
-    _asked: dict[int, float] = field(
-        default_factory=dict
-    )  # refused or silent node -> when it may be asked again
+    _asked: dict[int, float] = field(default_factory=dict)  # refused or silent node -> when to ask again
 
     def gather(self, wait: float) -> list[str]:
         """Wait until every client is online; returns the names of those that are missing."""

@@ -88,9 +88,7 @@ def _check_forms(path: Path, heads: dict[str, Header], names: tuple[str, ...], o
     if CLASSES in heads and math.prod(heads[CLASSES].shape) > MAX_CLASSES:
         check_class_count(path, math.prod(heads[CLASSES].shape))
     total = sum(head.memory for head in inputs)
-    twice = max(
-        total if names == WHOLE else 0, *(head.nbytes for head in inputs)
-    )  # copied when split or converted
+    twice = max(total if names == WHOLE else 0, *(head.nbytes for head in inputs))  # split, or converted
     check_fits(total + twice, f"{path}: its inputs, {' and '.join(names[::2])},", DataError)
 
 

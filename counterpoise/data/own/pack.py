@@ -61,7 +61,7 @@ def write_pack(dataset: Dataset, assignment: Assignment, path: Path | str, recor
 
 
 def _compress_images(tensors: Tensors) -> dict[str, Shape]:
-    """Squeeze images in place; returns their shapes."""
+    """Compress images in place; returns their shapes."""
     shapes: dict[str, Shape] = {}
     for name in ("train.x", "test.x"):
         if tensors[name].dtype == torch.uint8 and tensors[name].dim() == PIXEL_DIMENSIONS:

@@ -52,9 +52,7 @@ def _arrays(path: Path) -> tuple[NDArray[Any], NDArray[Any]]:
     try:
         packed = io.BytesIO(read_bytes(path))
         heads = {name: (kind, shape) for name, shape, kind in whosmat(packed)}
-        _check_form(
-            path, *heads["X"], math.prod(heads["y"][1])
-        )  # before unpacking: a small file may unpack to very much
+        _check_form(path, *heads["X"], math.prod(heads["y"][1]))  # before unpacking
         content = loadmat(packed, variable_names=["X", "y"])
         return content["X"], content["y"]
     except DataError:

@@ -20,10 +20,7 @@ DELIMITERS = ",;\t|"
 SNIFFED_CHARACTERS = 1 << 16
 SNIFFED_ROWS = 20
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
-ROW, CELL = (
-    100,
-    16,
-)  # bytes beside the text: per row as a list, and per cell in its row and column
+ROW, CELL = 100, 16  # bytes beside the text: per row, and per cell in its row and column
 GZIP_MARK = b"\x1f\x8b"
 PIECE = 1 << 18  # bytes unpacked at a time
 CHECK_EVERY = 16 << 20  # bytes between two checks of free memory

@@ -63,7 +63,7 @@ def _check_columns(path: Path, schema: Any, pyarrow: Any) -> None:
 
 
 def _check_memory(path: Path, file: Any) -> None:
-    """Memory of the unpacked rows, which a small file may exceed many times over; columns are read one by one."""
+    """Memory of the unpacked rows, which may be many times the size of the file; columns are read one by one."""
     metadata, rows = file.metadata, file.metadata.num_rows
     groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
     widest = 0
