@@ -257,9 +257,9 @@ def test_a_column_that_a_client_lacks_is_named(tmp_path: Path) -> None:
 def test_columns_that_count_rows_are_noted_of_the_servers_table(tmp_path: Path) -> None:
     rows = [{**row, "unit": str(place)} for place, row in enumerate(plain_rows())]
     path = write(tmp_path / "whole.csv", rows)
-    (odd,) = server_data(config(path)).odd
-    assert odd.startswith("column 'unit' counts the rows, 0 to 89")
-    assert odd in read_table(path, "risk", "site").notes
+    (warning,) = server_data(config(path)).warnings
+    assert warning.startswith("column 'unit' counts the rows, 0 to 89")
+    assert warning in read_table(path, "risk", "site").notes
 
 
 def test_an_argument_that_run_refuses_is_refused_of_the_servers_table(tmp_path: Path) -> None:
