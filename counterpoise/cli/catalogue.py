@@ -9,7 +9,7 @@ from counterpoise.core.local import SCHEDULES
 from counterpoise.core.method import METHODS, PARTS, Method
 from counterpoise.data.augment import AUGMENTATIONS
 from counterpoise.data.dataset import DATASETS
-from counterpoise.data.imbalance import IMBALANCES
+from counterpoise.data.imbalances import IMBALANCES
 from counterpoise.data.partition import PARTITIONS
 from counterpoise.errors import ConfigError, legal_words, short
 from counterpoise.models.model import MODELS

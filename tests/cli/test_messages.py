@@ -202,9 +202,7 @@ def test_a_class_name_that_is_no_text_is_refused(tmp_path: Path, name: str) -> N
     np.savez(tmp_path / "a.npz", x=x, y=y, classes=np.array([name, "b"]))
     given = [f"data={{name='arrays', path='{tmp_path / 'a.npz'}'}}", "model={}", "cohort={}"]
     finished = call("validate", write_tiny(tmp_path), *given)
-    assert_refused(
-        finished, 3, "a.npz: the class name", "is not legal; legal: text without control characters"
-    )
+    assert_refused(finished, 3, "a.npz: the class name", "must be text without control characters")
 
 
 def test_numbers_that_are_no_characters_are_refused(tmp_path: Path) -> None:

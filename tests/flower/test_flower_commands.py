@@ -40,7 +40,7 @@ def test_an_experiment_or_a_run_to_resume_must_be_given_and_not_both(file: Path,
 def test_a_server_for_other_machines_needs_certificates(file: Path) -> None:
     with pytest.raises(ConfigError, match="certificates are missing"):
         call("flower", "server", file)
-    with pytest.raises(ConfigError, match=r"--insecure is not legal with host 0\.0\.0\.0"):
+    with pytest.raises(ConfigError, match=r"--insecure needs host 127\.0\.0\.1 .* not host 0\.0\.0\.0"):
         call("flower", "server", file, "--host", "0.0.0.0", "--insecure")
 
 
