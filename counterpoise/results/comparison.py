@@ -23,9 +23,9 @@ from counterpoise.results.cells import (
 )
 from counterpoise.results.labels import Labels, Runs, group_runs
 from counterpoise.results.notes import notes_of
-from counterpoise.results.pairing import Scores, blocks_of, name_blocks, read_scores
 from counterpoise.results.ranking import Ranking, rank_methods
 from counterpoise.results.results import RunResult
+from counterpoise.results.statistics import Scores, blocks_of, name_blocks, read_scores
 from counterpoise.results.verdicts import Verdict, judge
 
 __all__ = ["At", "Cell", "Comparison", "Labels", "Ranking", "Row", "Verdict", "compare_results"]

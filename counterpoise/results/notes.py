@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from counterpoise.results.cells import At, Row
 from counterpoise.results.labels import Runs
-from counterpoise.results.pairing import problems_are_blocks
+from counterpoise.results.statistics import problems_are_blocks
 
 
 def notes_of(rows: Sequence[Row], runs: Runs, at: At, baseline: str, repeated: int) -> tuple[str, ...]:

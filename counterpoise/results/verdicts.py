@@ -8,14 +8,16 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from counterpoise.results.cells import lower_is_better
 from counterpoise.results.labels import score_words
-from counterpoise.results.pairing import Scores, blocks_of, name_blocks
 from counterpoise.results.statistics import (
     ALPHA,
+    Scores,
     SignedRank,
+    blocks_of,
     cohen_dz,
     fewest_pairs,
     holm,
     mean_interval,
+    name_blocks,
     signed_rank,
 )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 
 from torch import nn
 
@@ -21,7 +22,7 @@ from counterpoise.models.model import MODELS, build_model
 from counterpoise.registry.schema import Named
 from counterpoise.run.build import Connect, build_simulation
 from counterpoise.run.config.experiment import Experiment
-from counterpoise.run.config.tables import DataTable, EvaluateTable
+from counterpoise.run.config.tables import DataTable, EvaluateTable, PartitionTable
 from counterpoise.run.simulation import Simulation
 
 
@@ -89,6 +90,26 @@ def assemble(
         draw_parameters=model is None,
         connect=connect,
     )
+
+
+def resolve(experiment: Experiment, simulation: Simulation) -> Experiment:
+    """The experiment with every choice filled in (engine, batching, clients), as the run's config.toml keeps it."""
+    chosen = simulation.settings
+    engine = replace(
+        experiment.engine,
+        name=chosen.name,
+        device=chosen.device,
+        processes=chosen.processes,
+        chunk=chosen.chunk,
+        compile=chosen.compile,
+        reason=chosen.reason,
+    )
+    local = replace(experiment.local, batching=simulation.work.local.batching)
+    clients = len(simulation.work.federation.clients)
+    packed = PartitionTable(name="packed", clients=clients)
+    given = replace(experiment.partition, clients=clients)
+    partition = packed if experiment.data.name == "pack" else given
+    return replace(experiment, engine=engine, local=local, partition=partition)
 
 
 def build_scoring(table: EvaluateTable, federation: Federation) -> Scoring:

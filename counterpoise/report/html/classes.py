@@ -7,10 +7,9 @@ from typing import Any
 
 from counterpoise.metrics import Shots, shots_by_rule, shots_paper
 from counterpoise.metrics.catalogue import PER_CLASS, SCORES, capital, find
-from counterpoise.report.html.markup import Html, element, table
+from counterpoise.report.html.markup import Html, element, percent, table
 from counterpoise.report.html.study import Study, mean_and_deviation, thin
 from counterpoise.report.html.tables import PROBLEM, problem_cell
-from counterpoise.report.html.units import percent
 from counterpoise.results.cells import Cell
 from counterpoise.results.results import RunResult
 

@@ -7,10 +7,9 @@ from typing import Any
 
 from counterpoise.core.method import PARTS, build_method
 from counterpoise.core.part import Part
-from counterpoise.report.html.markup import Html, element, join, table
+from counterpoise.report.html.markup import Html, Show, bytes_, element, join, percent, table
 from counterpoise.report.html.study import Study
 from counterpoise.report.html.tables import PROBLEM, problem_cell
-from counterpoise.report.html.units import Show, bytes_, percent
 from counterpoise.results.cells import Cell
 from counterpoise.results.results import RunResult
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from counterpoise.metrics.catalogue import find
-from counterpoise.report.html.markup import Html, element, join
+from counterpoise.report.html.markup import Html, element, join, number, percent, plural
 from counterpoise.report.html.study import Study
 from counterpoise.report.html.tables import MOMENTS, SIGNS, cost_of
-from counterpoise.report.html.units import number, percent, plural
 from counterpoise.results.cells import Cell, lower_is_better
 from counterpoise.results.results import RunResult
 from counterpoise.results.verdicts import ALL, Verdict

@@ -8,9 +8,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from counterpoise.report.html.markup import Html, element, join, table
+from counterpoise.report.html.markup import Html, element, join, plural, table
 from counterpoise.report.html.study import Study
-from counterpoise.report.html.units import plural
 from counterpoise.results.labels import Labels
 from counterpoise.results.results import RunResult
 from counterpoise.run.store.folder import RunFolder

@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 from counterpoise.metrics.catalogue import capital, find, shown_in
-from counterpoise.report.html.markup import Html, breakable, element, join, table
+from counterpoise.report.html.markup import (
+    Html,
+    Show,
+    breakable,
+    bytes_,
+    element,
+    join,
+    number,
+    percent,
+    seconds,
+    table,
+)
 from counterpoise.report.html.study import Study
-from counterpoise.report.html.units import Show, bytes_, number, percent, seconds, show_score
 from counterpoise.results.cells import Cell, Row, lower_is_better
 
 MOMENTS = {"last": "last round", "best": "best round", "mean_last_10": "mean of the last 10 evaluations"}
@@ -29,7 +39,7 @@ def tables(study: Study) -> Html:
     """Scores, then what they cost."""
     score = study.comparison.score
     keys = list(dict.fromkeys([score, FIRST, *shown_in("table")]))
-    scores: Columns = {key: (capital(find(key).short), show_score(key)) for key in keys}
+    scores: Columns = {key: (capital(find(key).short), _show_score(key)) for key in keys}
     moment = MOMENTS[study.comparison.at]
     first = (
         f"Scores in percent, {moment}, mean ± sample deviation over seeds; the best mean of a column is bold"
@@ -106,6 +116,10 @@ def _judgement(study: Study, row: Row) -> Html:
         class_=v.verdict.replace(" ", "-"),
         data_value=repr(v.difference),
     )
+
+
+def _show_score(name: str) -> Show:
+    return percent if find(name).unit == "percent" else lambda value: f"{value:.3g}"
 
 
 def cost_of(study: Study, row: Row, key: str) -> float:

@@ -10,8 +10,7 @@ from counterpoise.core.tree import tmap
 from counterpoise.errors import DataError
 from counterpoise.run.store.checkpoint import Checkpoint
 from counterpoise.run.store.facts import check_facts
-from counterpoise.run.store.folder import parse_rows
-from counterpoise.run.store.logs import ChangedLogError
+from counterpoise.run.store.folder import ChangedLogError, parse_rows
 from counterpoise.run.store.run import Run
 from counterpoise.server.round import ServerState
 

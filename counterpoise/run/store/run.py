@@ -15,8 +15,8 @@ from counterpoise.core.codec import digest
 from counterpoise.data.federation import Federation
 from counterpoise.data.skew import describe
 from counterpoise.errors import DataError, RunError
+from counterpoise.run.assemble import resolve
 from counterpoise.run.config.experiment import Experiment, binding, load_experiment
-from counterpoise.run.config.settle import settle
 from counterpoise.run.patience import GivenUpError, Rows, why_given_up
 from counterpoise.run.simulation import Simulation
 from counterpoise.run.store.checkpoint import CheckpointStore
@@ -46,7 +46,7 @@ Told = Callable[[Run, Rows], None]  # hears of a run and of all its rows
 def new_run(experiment: Experiment, simulation: Simulation, federation: Federation, folder: RunFolder) -> Run:
     """A run at its start, its resolved config written; the folder must be locked."""
     folder.check_free()  # another process may have been quicker
-    experiment = settle(experiment, simulation)
+    experiment = resolve(experiment, simulation)
     write_atomically(folder.config, write_toml(experiment.tables()).encode())
     return found_run(experiment, simulation, federation, folder)
 
