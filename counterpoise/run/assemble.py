@@ -51,17 +51,17 @@ def load_federation(experiment: Experiment) -> Federation:
 
 
 def _check_assigned(experiment: Experiment, data: Dataset) -> None:
-    """A pack is prepared already: asking for more preparation would silently do nothing."""
+    """A pack is prepared already: settings that prepare data would silently do nothing."""
     assert data.assignment is not None
     packed = {"name": "packed", "clients": len(data.assignment.clients)}
     given = experiment.partition.given()
     if any(packed.get(key) != value for key, value in given.items() if value is not None and value != 0.0):
         raise ConfigError(
-            f"partition = {short(given)} is not legal with a pack, which is cut into clients already; leave [partition] out"
+            f"partition = {short(given)} does not go with a pack, which is cut into clients already; leave [partition] out"
         )
     if experiment.data.imbalance != 1.0 or experiment.data.imbalanced_test or experiment.data.validation:
         raise ConfigError(
-            "data.imbalance, data.imbalanced_test and data.validation are not legal with a pack, which has its own; leave them out"
+            "data.imbalance, data.imbalanced_test and data.validation do not go with a pack, which has its own; leave them out"
         )
 
 
@@ -71,7 +71,7 @@ def assemble(
     model: nn.Module | None = None,
     connect: Connect = build_engine,
 ) -> Simulation:
-    """The simulation of an experiment; data and model may be the user's own."""
+    """The simulation of an experiment; a federation or model given here replaces that of the config."""
     federation = federation or load_federation(experiment)
     shape, classes = federation.input_shape, len(federation.classes)
     builder = MODELS.build(experiment.model.name, experiment.model.arguments)
@@ -113,7 +113,7 @@ def resolve(experiment: Experiment, simulation: Simulation) -> Experiment:
 
 
 def build_scoring(table: EvaluateTable, federation: Federation) -> Scoring:
-    """How the config wants models scored."""
+    """How models are scored, as the config says."""
     if isinstance(table.shots, str):
         rule = table.shots == "rule"
         shots = shots_by_rule(federation.counts().sum(0).tolist()) if rule else shots_paper(federation.name)
@@ -123,7 +123,7 @@ def build_scoring(table: EvaluateTable, federation: Federation) -> Scoring:
     for name, weights in given.items():
         if weights and len(weights) != len(federation.classes):
             raise ConfigError(
-                f"evaluate.{name} has {len(weights)} numbers; legal: {len(federation.classes)}, one a class"
+                f"evaluate.{name} must have {len(federation.classes)} numbers, one per class, not {len(weights)}"
             )
     return Scoring(shots, federation.classes, table.recall_weights, table.precision_weights, table.clients)
 
@@ -133,7 +133,7 @@ def build_augmentation(specs: Sequence[Named]) -> Augmentation | None:
 
 
 def fingerprint(federation: Federation) -> str:
-    """SHA-256 of everything that is trained, tested and validated on, and of who holds it."""
+    """SHA-256 of all training, test and validation samples, and of which client holds which."""
     tree = {
         "scaling": federation.scaling._asdict(),
         "train": federation.train._asdict(),
