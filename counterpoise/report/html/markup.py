@@ -31,14 +31,14 @@ def join(pieces: Iterable[str]) -> Html:
 
 
 def breakable(text: str) -> Html:
-    """A name that may go over to the next line between its words."""
+    """A name with line breaks allowed between its words."""
     return Html(re.sub(r"(?<=[+_/(,])(?=\w)", "<wbr>", html.escape(text)))
 
 
 def table(
     caption: str, head: Iterable[str], rows: Iterable[Iterable[str]], **attributes: str | int | bool | None
 ) -> Html:
-    """A table in a frame that scrolls by itself; the first cell of a row names it, where cells are not made already."""
+    """A table in a scrolling frame; the first cell of a row is its header, unless cells are given as markup."""
     titles = join(cell if _is(cell, "th") else element("th", cell, scope="col") for cell in head)
     body = join(element("tr", join(_cells(row))) for row in rows)
     whole = element(
@@ -52,7 +52,7 @@ def table(
 
 
 def data_block(name: str, value: Any) -> Html:
-    """JSON for the page's script; no character of it can end the block."""
+    """JSON for the page's script, escaped so that nothing in it can end the block."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return Html(f'<script type="application/json" id="{name}">{_harmless(text)}</script>')
 
