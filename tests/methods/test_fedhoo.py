@@ -126,7 +126,7 @@ def test_the_command_line_refuses_a_search_that_does_not_fit_in_one_line(tmp_pat
     )
     finished = run("cohort.size=4")
     assert finished.code == 0
-    assert finished.out.splitlines()[-1] == "legal"
+    assert finished.out.splitlines()[-1] == "valid"
 
 
 def test_names_and_defaults_are_those_of_the_paper() -> None:

@@ -128,7 +128,7 @@ def test_a_changed_digit_in_the_last_row_sends_the_run_back_behind_it(
         (copy / "summary.json").unlink()
     assert result(resume(copy)) == result(read_summary(copy)) == result(read_summary(finished))
     assert (copy / "metrics.jsonl").read_bytes() == (finished / "metrics.jsonl").read_bytes()
-    assert f"{log} is not what it was when the checkpoint was written; going on from round 4" in caplog.text
+    assert f"{log} has changed since the checkpoint was written; going on from round 4" in caplog.text
 
 
 @pytest.mark.parametrize("log", ["metrics.jsonl", "timing.jsonl"])
@@ -140,7 +140,7 @@ def test_a_digit_changed_before_every_checkpoint_is_refused_and_nothing_is_lost(
     if state == "stopped":
         (copy / "summary.json").unlink()
     before = content_of(copy)
-    assert_refused(call("resume", copy), 3, f"{log} is not what it was", "put it back, or start a new run")
+    assert_refused(call("resume", copy), 3, f"{log} has changed", "put it back, or start a new run")
     assert content_of(copy) == before
     shutil.copy(finished / log, copy / log)
     assert result(resume(copy)) == result(read_summary(finished))
@@ -153,7 +153,9 @@ def test_a_log_that_is_changed_while_the_run_is_at_work_is_not_sealed(tmp_path: 
         if row["round"] == rounds - 1:
             flip(folder / "metrics.jsonl", -1)
 
-    with pytest.raises(RunError, match=r"metrics.jsonl was changed while the run was at work; continue with"):
+    with pytest.raises(
+        RunError, match=r"metrics.jsonl was changed while the run was writing it; continue with"
+    ):
         start(tiny(*SETTING), folder, [Hearing(meddle)])
     assert not (folder / "summary.json").exists()
     assert result(resume(folder)) == result(read_summary(finished))
@@ -297,7 +299,7 @@ def test_another_version_is_refused_by_its_name(
 
 def test_another_form_of_checkpoint_is_refused(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoint, "SCHEMA", 3)
-    assert_refused(call("resume", copy), 2, "has the form 2; this version reads 3")
+    assert_refused(call("resume", copy), 2, "has schema 2; this version reads 3")
 
 
 @pytest.mark.parametrize("spoil", ["", "rounds = 0", "nonsense = 1", "\x00", "[", "seed = 1\nseed = 2"])

@@ -135,7 +135,7 @@ class RunFolder:
             self.checkpoints.mkdir(parents=True, exist_ok=True)
         except (OSError, ValueError) as error:
             raise ConfigError(
-                f"{self.path} cannot be made: {getattr(error, 'strerror', None) or error}"
+                f"{self.path} cannot be created: {getattr(error, 'strerror', None) or error}"
             ) from None
 
     def locked(self) -> AbstractContextManager[None]:
