@@ -28,7 +28,8 @@ from runs import (
 from counterpoise.errors import RunError
 from counterpoise.results.results import read_result
 from counterpoise.run.runner import resume, start
-from counterpoise.run.store import checkpoint, facts, logs
+from counterpoise.run.store import checkpoint, facts
+from counterpoise.run.store import folder as run_folder
 from counterpoise.run.store.checkpoint import CheckpointStore
 from counterpoise.run.store.folder import RunFolder
 from counterpoise.run.store.record import versions
@@ -192,8 +193,10 @@ def test_checkpoints_of_a_long_run_do_not_read_its_logs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[int] = []
-    hash_up_to = logs.hash_up_to
-    monkeypatch.setattr(logs, "hash_up_to", lambda path, size: [read.append(size), hash_up_to(path, size)][1])
+    hash_up_to = run_folder.hash_up_to
+    monkeypatch.setattr(
+        run_folder, "hash_up_to", lambda path, size: [read.append(size), hash_up_to(path, size)][1]
+    )
     start(tiny("rounds=6"), tmp_path / "run")
     assert read == []
     forget_rounds(tmp_path / "run", 1)

@@ -102,7 +102,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"vary": {"local.lrr": [0.1]}}, "no key local.lrr"),
     ({"vary": {"seed": [1]}}, "seed must not vary"),
     ({"vary": {"method.fedavg.x": [1]}}, "method.fedavg.x must not vary"),
-    ({"vary": {"rounds": [1]}, "problems": [{"rounds": 2}]}, "vary and problems are both given"),
+    ({"vary": {"rounds": [1]}, "problems": [{"rounds": 2}]}, "vary and problems must not both be given"),
     ({"problems": [{"dat": {}}]}, "no key dat; did you mean 'data'?"),
     ({"problems": [3]}, "problems.0 must be a table, not 3"),
     ({"table": {"baseline": "fedavgm"}}, "no method of the sweep; did you mean 'fedavg'?"),
@@ -164,5 +164,5 @@ def test_the_file_of_one_experiment_is_told_apart(tmp_path: Path) -> None:
     assert_refused(
         call("compare", write_tiny(tmp_path)),
         2,
-        "tiny.toml is one experiment, which `counterpoise run` takes",
+        "tiny.toml is one experiment, for `counterpoise run`",
     )

@@ -138,7 +138,7 @@ def test_methods_that_learn_from_validation_samples_can_be_tuned(
 
 
 def test_a_split_without_samples_is_refused() -> None:
-    with pytest.raises(ConfigError, match="none has a sample"):
+    with pytest.raises(ConfigError, match="tuning needs validation samples"):
         use_validation_as_test(load_federation(make_experiment({})))
 
 
