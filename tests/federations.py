@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from counterpoise.core.codec import digest
 from counterpoise.core.local import Local
+from counterpoise.core.messages import Broadcast, Replies, Task
 from counterpoise.core.method import METHODS, PARTS, Method, MethodSpec, build_method
 from counterpoise.core.rng import generator
 from counterpoise.core.tree import Tree, flatten
 from counterpoise.data.dataset import Samples, no_scaling
 from counterpoise.data.federation import Federation
 from counterpoise.engines.choose import EngineSettings
+from counterpoise.engines.workplace import Engine
 from counterpoise.models.model import MODELS
 from counterpoise.run.build import build_simulation
 from counterpoise.run.joined import join, share_samples
@@ -177,3 +179,50 @@ def distance(tree: Tree, other: Tree) -> float:
     assert first.keys() == second.keys()
     gaps = [float((first[path].cpu().double() - second[path].cpu().double()).abs().max()) for path in first]
     return max(gaps, default=0.0)
+
+
+@dataclass
+class Altered:
+    """An engine whose replies are changed on their way to the server."""
+
+    engine: Engine
+    alter: Callable[[Replies], Replies]
+    refused: tuple[()] = ()
+
+    def train(self, tasks: Sequence[Task], broadcast: Broadcast) -> Replies:
+        return self.alter(self.engine.train(tasks, broadcast))
+
+    def commit(self, round: int, clients: Sequence[int]) -> None:
+        assert list(clients) == sorted(set(clients))
+        self.engine.commit(round, clients)
+
+    def survey(self, clients: Sequence[int]) -> dict[str, Tree]:
+        return self.engine.survey(clients)
+
+    @property
+    def memory(self) -> MutableMapping[int, dict[str, Tree]]:
+        return self.engine.memory
+
+
+def altered(sim: Simulation, alter: Callable[[Replies], Replies]) -> Simulation:
+    """The run with an engine whose replies are changed on their way."""
+    return replace(sim, engine=cast(Engine, Altered(sim.engine, alter)))
+
+
+@dataclass
+class Recorded:
+    """Answers with replies that were recorded before."""
+
+    replies: Replies
+    refused: tuple[()] = ()
+
+    def train(self, tasks: Sequence[Task], broadcast: Broadcast) -> Replies:
+        return self.replies
+
+    def commit(self, round: int, clients: Sequence[int]) -> None:
+        assert list(clients) == sorted(set(clients))
+
+
+def recorded(sim: Simulation, replies: Replies) -> Simulation:
+    """The run with clients that answer with these replies."""
+    return replace(sim, engine=cast(Engine, Recorded(replies)))

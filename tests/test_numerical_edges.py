@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import cast
+from dataclasses import replace
 
 import pytest
 import torch
@@ -13,6 +11,7 @@ from federations import (
     LOOP,
     STACKED,
     all_state,
+    altered,
     ask_clients,
     distance,
     every_spec,
@@ -30,14 +29,13 @@ from torch import Tensor
 
 from counterpoise.client.plan import make_plan
 from counterpoise.core.local import Batching, Local
-from counterpoise.core.messages import Broadcast, Replies, Task, average_buffers
+from counterpoise.core.messages import Replies, average_buffers
 from counterpoise.core.method import METHODS, PARTS, Method, MethodSpec, Weighting, build_method, compose
 from counterpoise.core.part import Batch, Census, ClientData, Outputs, Part, Stats
 from counterpoise.core.rng import generator
 from counterpoise.core.schedules import cosine
 from counterpoise.core.tree import Tree, leaves, mix
 from counterpoise.engines.choose import EngineSettings
-from counterpoise.engines.workplace import Engine
 from counterpoise.errors import ConfigError
 from counterpoise.run.simulation import Simulation
 from counterpoise.server.replies import weigh_replies
@@ -274,22 +272,8 @@ def test_a_variance_stays_above_zero_when_a_rule_extrapolates() -> None:
     assert float(against["running_var"].min()) >= 0
 
 
-@dataclass
-class Weightless:
-    """An engine whose clients all say that they have no samples."""
-
-    engine: Engine
-
-    def train(self, tasks: Sequence[Task], broadcast: Broadcast) -> Replies:
-        replies = self.engine.train(tasks, broadcast)
-        return replies._replace(samples=torch.zeros_like(replies.samples))
-
-    def commit(self, round: int, clients: Sequence[int]) -> None:
-        self.engine.commit(round, clients)
-
-    @property
-    def memory(self) -> dict[int, dict[str, Tree]]:
-        return self.engine.memory
+def _without_samples(replies: Replies) -> Replies:
+    return replies._replace(samples=torch.zeros_like(replies.samples))
 
 
 @pytest.mark.parametrize("spec", ["fedavg", "scaffold", "feddyn", "fednova"])
@@ -297,7 +281,7 @@ def test_replies_that_all_weigh_nothing_skip_the_round_and_leave_every_state(spe
     sim = simulate(spec)
     state, _ = ask_clients(sim, sim.open(), range(6))
     before = fingerprint(sim, state)
-    weightless = replace(sim, engine=cast(Engine, Weightless(sim.engine)))
+    weightless = altered(sim, _without_samples)
     after, outcome = ask_clients(weightless, state, range(6))
     assert outcome.skipped
     assert fingerprint(sim, after) == before

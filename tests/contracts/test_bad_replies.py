@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, cast
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -12,6 +12,7 @@ from federations import (
     LOOP,
     STACKED,
     all_state,
+    altered,
     ask_clients,
     distance,
     every_spec,
@@ -22,12 +23,11 @@ from federations import (
 )
 from torch import Tensor
 
-from counterpoise.core.messages import Broadcast, Replies, Task
+from counterpoise.core.messages import Replies
 from counterpoise.core.method import MethodSpec, build_method, compose
 from counterpoise.core.part import Part, Stats, Step
 from counterpoise.core.tree import Params, Tree, take, tmap
 from counterpoise.engines.choose import EngineSettings
-from counterpoise.engines.workplace import Engine
 from counterpoise.run.simulation import Simulation
 from counterpoise.server.replies import MAX_GROWTH, check_replies
 
@@ -40,32 +40,6 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
     "minus inf": (lambda row: torch.full_like(row, -torch.inf), "not finite"),
     "huge": (lambda row: torch.full_like(row, 1e38), "exploded"),
 }
-
-
-@dataclass
-class Altered:
-    """An engine whose replies are changed on their way to the server."""
-
-    engine: Engine
-    alter: Callable[[Replies], Replies]
-    refused: tuple[()] = ()
-
-    def train(self, tasks: Sequence[Task], broadcast: Broadcast) -> Replies:
-        return self.alter(self.engine.train(tasks, broadcast))
-
-    def commit(self, round: int, clients: Sequence[int]) -> None:
-        self.engine.commit(round, clients)
-
-    def survey(self, clients: Sequence[int]) -> dict[str, Tree]:
-        return self.engine.survey(clients)
-
-    @property
-    def memory(self) -> dict[int, dict[str, Tree]]:
-        return self.engine.memory
-
-
-def _altered(sim: Simulation, alter: Callable[[Replies], Replies]) -> Simulation:
-    return replace(sim, engine=cast(Engine, Altered(sim.engine, alter)))
 
 
 def _with_rows(replies: Replies, kept: Tensor) -> Replies:
@@ -91,11 +65,11 @@ def _spoil(client: int, damage: Damage) -> Callable[[Replies], Replies]:
 def _two_rounds(sim: Simulation, alter: Callable[[Replies], Replies]) -> tuple[str, tuple[str, ...]]:
     """A sound round, then one with altered replies: the fingerprint after it and why replies were refused."""
     first, _ = ask_clients(sim, sim.open(), COHORT)
-    altered = _altered(sim, alter)
-    second, outcome = ask_clients(altered, first, COHORT)
+    changed = altered(sim, alter)
+    second, outcome = ask_clients(changed, first, COHORT)
     assert not outcome.skipped
     assert all(rejection.client == BAD for rejection in outcome.rejected)
-    return fingerprint(altered, second), tuple(rejection.reason for rejection in outcome.rejected)
+    return fingerprint(changed, second), tuple(rejection.reason for rejection in outcome.rejected)
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
@@ -115,7 +89,7 @@ def test_a_round_of_bad_updates_is_skipped_and_changes_nothing(spec: MethodSpec)
     sim = simulate(spec)
     first, _ = ask_clients(sim, sim.open(), COHORT)
     before = fingerprint(sim, first)
-    everyone_bad = _altered(
+    everyone_bad = altered(
         sim, lambda replies: replies._replace(delta=tmap(lambda d: d * torch.nan, replies.delta))
     )
     after, outcome = ask_clients(everyone_bad, first, COHORT)
@@ -130,7 +104,7 @@ def test_a_round_without_any_answer_is_skipped_and_changes_nothing(spec: MethodS
     sim = simulate(spec)
     first, _ = ask_clients(sim, sim.open(), COHORT)
     before = fingerprint(sim, first)
-    silent = _altered(sim, lambda replies: _with_rows(replies, torch.arange(0)))
+    silent = altered(sim, lambda replies: _with_rows(replies, torch.arange(0)))
     after, outcome = ask_clients(silent, first, COHORT)
     assert outcome.skipped
     assert fingerprint(silent, after) == before
@@ -222,7 +196,7 @@ def _replies(rows: Tensor) -> Replies:
 
 def test_replies_of_clients_that_did_not_answer_are_not_counted_as_replies() -> None:
     sim = simulate("fedavg")
-    _, outcome = ask_clients(_altered(sim, _drop(BAD)), sim.open(), COHORT)
+    _, outcome = ask_clients(altered(sim, _drop(BAD)), sim.open(), COHORT)
     assert outcome.replied == len(COHORT) - 1
 
 
@@ -231,7 +205,7 @@ def test_control_variates_stay_at_the_mean_of_the_clients_when_answers_are_lost(
     state = sim.open()
     for lost in [*range(6), *range(6)]:
         state, _ = ask_clients(
-            _altered(sim, _drop(lost)), state, sorted({lost, (lost + 1) % 6, (lost + 3) % 6})
+            altered(sim, _drop(lost)), state, sorted({lost, (lost + 1) % 6, (lost + 3) % 6})
         )
     control = state.slots["control_variates"]["control"]
     zero = tmap(torch.zeros_like, control)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -15,13 +13,13 @@ from federations import (
     every_spec,
     fingerprint,
     lenient_specs,
+    recorded,
     run_rounds,
     simulate,
     small_model,
     spec_name,
     unequal_federation,
 )
-from torch import Tensor
 
 from counterpoise.core.codec import decode, digest, encode
 from counterpoise.core.messages import Broadcast, Replies, Task
@@ -96,21 +94,6 @@ def test_the_default_does_something(name: str) -> None:
     assert found.keys() != expected.keys() or distance(expected, found) > 1e-6
 
 
-@dataclass
-class Recorded:
-    """Answers with replies that were recorded before, in some order."""
-
-    replies: Replies
-    order: Tensor
-    refused: tuple[()] = ()
-
-    def train(self, tasks: Sequence[Task], broadcast: Broadcast) -> Replies:
-        return Replies(**take(self.replies._asdict(), self.order))
-
-    def commit(self, round: int, clients: Sequence[int]) -> None:
-        assert list(clients) == sorted(clients)
-
-
 def _record_round(sim: Simulation, state: ServerState) -> Replies:
     method = sim.method
     shared = {
@@ -130,7 +113,7 @@ def test_the_order_of_replies_changes_nothing(spec: MethodSpec, permutations: in
     seen = set()
     for permutation in range(permutations):
         order = torch.randperm(6, generator=generator(0, "order", permutation))
-        answered = replace(sim, engine=Recorded(replies, order))  # type: ignore[arg-type]
+        answered = recorded(sim, Replies(**take(replies._asdict(), order)))
         after, _ = answered.advance(state, tasks)
         seen.add(digest({"params": after.params, "slots": after.slots}))
     assert len(seen) == 1

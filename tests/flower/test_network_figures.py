@@ -36,7 +36,7 @@ def test_nothing_of_a_clients_data_or_paths_reaches_the_server(
     runs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """T31: canaries in paths, words of columns and the text of exceptions, raised in every third run."""
-    real, found, rng = client.train_task, 0, random.Random(0)
+    real, found, rng = client._train_tasks, 0, random.Random(0)
     for number in range(runs):
         path, kind = tmp_path / str(number), KINDS[list(KINDS)[number % len(KINDS)]]
         path.mkdir()
@@ -47,7 +47,7 @@ def test_nothing_of_a_clients_data_or_paths_reaches_the_server(
                 raise ValueError(f"{SECRET} in row 7 of {path}")
             return real(*given)
 
-        monkeypatch.setattr(client, "train_task", failing)
+        monkeypatch.setattr(client, "_train_tasks", failing)
         net, out = Net(path, files, label="risk"), path / "out"
         try:
             net.run(config, out)

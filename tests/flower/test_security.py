@@ -44,7 +44,7 @@ from counterpoise.flower.wire import Turned, Wire, read_key
 from counterpoise.version import __version__
 
 NOBODY = 65534  # another user of this machine
-PACKAGE = Path(adapter.__file__).parents[2]
+PACKAGE = Path(adapter.__file__).parents[1]
 INSIDE = {"adapter.py", "wire.py", "simulated.py"}  # modules that may know Flower's inside
 
 

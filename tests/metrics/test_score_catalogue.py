@@ -20,7 +20,7 @@ from counterpoise.results.comparison import compare_results
 from counterpoise.results.results import RunResult
 from counterpoise.run.store.rows import check_rounds
 from counterpoise.run.summary import summarise_rows
-from counterpoise.sweep.sweep import known_score
+from counterpoise.sweep.sweep import make_sweep
 
 ROW = {
     "lr": 0.1, "asked": 1, "tasks": 1, "replied": 1, "rejected": [], "loss": 1.0, "bytes_down": 1,
@@ -67,7 +67,8 @@ def test_one_entry_is_enough_for_a_new_score(errors: str) -> None:
     values = [row[errors] for row in csv.DictReader(io.StringIO(render_csv(found)))]
     assert values == ["0.5", "0.25"]
     assert "wrong %" in header()
-    assert known_score(errors) == errors
+    sweep = make_sweep({"methods": ["fedavg"], "table": {"score": errors}})
+    assert sweep.table.score == errors
 
 
 def test_summaries_and_checks_of_rows_follow_the_catalogue(errors: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runs import assert_refused, call, read_summary, rounds_done, tiny, write_tiny
+from runs import Hearing, assert_refused, call, read_summary, rounds_done, tiny, write_tiny
 from sweeps import ends_of, run_here, table_of, tiny_sweep, write_tiny_sweep
 
 from counterpoise.errors import DataError
@@ -108,7 +108,7 @@ def test_a_run_at_work_is_never_taken_for_damaged(tmp_path: Path) -> None:
             seen.append((read_progress(folder.path).state, rounds_done(folder.path)))
         folder.metrics.write_bytes(content)
 
-    start(tiny("rounds=5", "checkpoint.every=3"), folder.path, look)
+    start(tiny("rounds=5", "checkpoint.every=3"), folder.path, [Hearing(look)])
     assert seen == [("running", done) for k in range(5) for done in (k + 1, k, k)]
     assert read_progress(folder.path).state == "done"
 

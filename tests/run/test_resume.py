@@ -173,7 +173,11 @@ def test_a_run_that_goes_back_is_not_finished_until_it_is_again(copy: Path) -> N
 def test_a_run_that_starts_again_forgets_what_it_had(copy: Path) -> None:
     (copy / "metrics.jsonl").write_bytes(b"")
     there: list[list[str]] = []
-    resume(copy, lambda *_: there.append(sorted(path.name for path in copy.glob("checkpoints/round-*"))))
+
+    def look(*_: Any) -> None:
+        there.append(sorted(path.name for path in copy.glob("checkpoints/round-*")))
+
+    resume(copy, [Hearing(look)])
     assert there[0] == ["round-00000001.json"]
 
 

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, cast
+from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
-from federations import all_state, distance, fingerprint, simulate, small_model, unequal_federation
+from federations import all_state, distance, fingerprint, recorded, simulate, small_model, unequal_federation
 from torch import Tensor
 
 from counterpoise.core.local import Local
-from counterpoise.core.messages import Broadcast, Replies, Task, average_buffers
+from counterpoise.core.messages import Replies, Task, average_buffers
 from counterpoise.core.method import Method, build_method, compose
 from counterpoise.core.part import Census, Judge, Part
 from counterpoise.core.rng import generator
 from counterpoise.core.tree import Params, Tree, bytes_of, take, tmap
 from counterpoise.data.dataset import Samples
 from counterpoise.data.federation import Federation
-from counterpoise.engines.workplace import Engine
 from counterpoise.errors import ConfigError
 from counterpoise.metrics import balanced_accuracy
 from counterpoise.metrics.scoring import count
@@ -60,20 +59,6 @@ def _replies(sim: Simulation) -> Replies:
     return sim.engine.train(tasks, announce(sim.method, state, sim.work.local.lr))
 
 
-@dataclass
-class Recorded:
-    """Answers with replies that were recorded before."""
-
-    replies: Replies
-    refused: tuple[()] = ()
-
-    def train(self, tasks: Sequence[Task], broadcast: Broadcast) -> Replies:
-        return self.replies
-
-    def commit(self, round: int, clients: Sequence[int]) -> None:
-        assert list(clients) == sorted(set(clients))
-
-
 @pytest.mark.parametrize("more", [(), ({"server_momentum": {"beta": 0.5}},), ("normalised_averaging",)])
 def test_a_round_equals_a_plain_one_with_the_chosen_replies_bit_for_bit(more: tuple[Any, ...]) -> None:
     sim, plain = simulate(_method(*more)), simulate(["fedavg", "resample", *more], cohort=None)
@@ -81,7 +66,7 @@ def test_a_round_equals_a_plain_one_with_the_chosen_replies_bit_for_bit(more: tu
     found, outcome = sim.advance(state)
     chosen = select(_replies(sim), torch.tensor(FIXED))
     assert chosen.client.tolist() == list(range(6))
-    answered = replace(plain, engine=cast(Engine, Recorded(chosen)))
+    answered = recorded(plain, chosen)
     expected, _ = answered.advance(plain.open(), [Task(k) for k in range(6)])
     assert (outcome.asked, outcome.tasks, outcome.replied) == (6, 18, 6)
     assert distance(found.params, expected.params) == 0
@@ -177,7 +162,7 @@ def test_the_order_in_which_clients_answer_changes_nothing() -> None:
     for trial in range(20):
         clients = torch.randperm(6, generator=generator(0, "order", trial))
         shuffled = select(replies, (3 * clients.unsqueeze(1) + torch.arange(3)).flatten())
-        answered = replace(sim, engine=cast(Engine, Recorded(shuffled)))
+        answered = recorded(sim, shuffled)
         state, outcome = answered.advance(sim.open(), [Task(k) for k in range(18)])
         assert not outcome.skipped
         seen.add(fingerprint(sim, state))
@@ -192,7 +177,7 @@ def test_a_round_that_lacks_a_reply_is_skipped_and_changes_nothing(spoilt: range
     for leaf in bad.values():
         leaf[list(spoilt)] = torch.nan
     tasks = [Task(k) for k in range(18)]
-    answered = replace(sim, engine=cast(Engine, Recorded(replies._replace(delta=bad))))
+    answered = recorded(sim, replies._replace(delta=bad))
     after, outcome = answered.advance(state, tasks)
     assert outcome.skipped
     assert len(outcome.rejected) == len(spoilt)

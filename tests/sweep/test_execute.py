@@ -57,9 +57,9 @@ def test_what_is_done_is_skipped_and_what_was_stopped_goes_on(
     worked: list[str] = []
     monkeypatch.setattr(execute, "start", lambda *_, **__: pytest.fail("nothing is to be started"))
 
-    def go_on(path: Path, **given: Any) -> None:
+    def go_on(path: Path, *given: Any, **named: Any) -> None:
         worked.append(path.name)
-        resume(path, **given)
+        resume(path, *given, **named)
 
     monkeypatch.setattr(execute, "resume", go_on)
     run_here(tiny_sweep(), tmp_path)
