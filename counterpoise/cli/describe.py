@@ -129,7 +129,7 @@ def _print_parts(console: Any, entry: Entry[Any]) -> None:
 
     method = entry.build()
     console.print(f"\nClient weights: {method.weighting}", markup=False)
-    console.print("Made of:" if method.parts else "Made of: plain averaging, no parts.")
+    console.print("Parts:" if method.parts else "Parts: none, plain averaging.")
     for part, hooks in describe_parts(method):
         console.print(f"  {part} ({hooks})", markup=False)
     with_part = f', or method = ["{entry.name}", {{ focal = {{ gamma = 2.0 }} }}]'

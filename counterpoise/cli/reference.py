@@ -83,7 +83,7 @@ def _entry_blocks(kind: str, entry: Entry[Any]) -> Iterator[str]:
     if kind == "methods":
         method = entry.build()
         parts = [f"`{name}` ({hooks})" for name, hooks in describe_parts(method)]
-        yield f"Made of: {', '.join(parts) or 'plain averaging'}. Client weights: {method.weighting}."
+        yield f"Parts: {', '.join(parts) or 'none (plain averaging)'}. Client weights: {method.weighting}."
 
 
 def _key_table(keys: Iterable[Parameter]) -> str:
