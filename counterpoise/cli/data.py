@@ -60,9 +60,7 @@ def inspect(
 
 @app.command()
 def pack(
-    experiment: Annotated[
-        Path, typer.Argument(help="Experiment file whose [data] and [partition] are packed.")
-    ],
+    experiment: Annotated[Path, typer.Argument(help="Experiment file whose data and partition are packed.")],
     target: Annotated[Path, typer.Argument(help="File to write, ending in .safetensors.")],
     overrides: Annotated[list[str] | None, typer.Argument(help="Values to change: key.sub=value.")] = None,
 ) -> None:

@@ -164,7 +164,7 @@ def describe(
         typer.Option(help="Column of a table to leave out, such as an identifier; repeat for more."),
     ] = None,
 ) -> None:
-    """Print the form of a file as the [data] table of a config, for a server without data; read it before you share it."""
+    """Print the form of a file as the data table of a config, for a server without data; read it before you share it."""
     from counterpoise.system.toml import write_toml
 
     found = _commands().describe(data, label, client, drop or [])

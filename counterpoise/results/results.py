@@ -168,7 +168,9 @@ def _failure(path: Path) -> str | None:
 
 def _below(path: Path) -> Iterator[Path]:
     if not path.is_dir():
-        raise ConfigError(f"{path} must be the folder of a run, or a folder that contains runs")
+        raise ConfigError(
+            f"{path} is not a folder; it must be the folder of a run, or one that contains runs"
+        )
     found = (config.parent for config in path.rglob("config.toml") if _holds_run(config.parent))
     yield from sorted(run for run in found if TUNING not in run.relative_to(path).parts)
 

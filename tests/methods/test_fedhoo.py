@@ -120,7 +120,7 @@ def test_the_command_line_refuses_a_search_that_does_not_fit_in_one_line(tmp_pat
     def run(*more: str) -> Any:
         return call("validate", write_tiny(tmp_path, *SEARCHING, *more))
 
-    assert_refused(run(), 2, "cohort.size = 2 of 4")
+    assert_refused(run(), 2, "all 4 clients", "not cohort.size = 2")
     assert_refused(
         run("cohort.size=13", "partition.clients=13", "partition.alpha=1000.0"), 2, "8192", "clusters"
     )
