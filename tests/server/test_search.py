@@ -202,7 +202,7 @@ def test_a_search_without_samples_to_score_on_is_refused() -> None:
     nothing = tuple(rows[:0] for rows in federation.held_out)
     with pytest.raises(ConfigError) as caught:
         simulate("fedhoo", federation=replace(federation, held_out=nothing))
-    assert "data.validation or partition.validation above 0" in _line(caught)
+    assert "data.validation or partition.validation must be above 0" in _line(caught)
 
 
 KEEPERS = {"scaffold": "control_variates", "feddyn": "dynamic_regulariser"}
