@@ -1,4 +1,4 @@
-"""What can go wrong, each with the exit code of the command line."""
+"""Errors, each with the exit code of the command line, and how they show what was given."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ SHOWN_OF_A_PATH = 300
 SHOWN_OF_A_LINE = 1200
 CUT = " ... "  # in the middle of what is too long
 
-# What moves the cursor, colours or reorders text on a terminal, and what is no text at all; not a tab or a line break.
+# Control characters, bidirectional overrides and lone surrogates; not a tab or a line break.
 UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 OUT_OF_MEMORY = (
     "allocate memory", "out of memory", "bad_alloc", "failed to map segment", "start new thread", "unable to mmap",
 )  # fmt: skip
-BYTE = 0xDC00  # a byte of a file name that is no text arrives as this and its value
+BYTE = 0xDC00  # an undecodable byte of a file name arrives as this plus its value (surrogateescape)
 
 
 class CounterpoiseError(Exception):
-    """Base of every error this package raises on purpose: one line that says what was given and what is legal."""
+    """Base of every error this package raises on purpose: one line that says what was given and what is needed."""
 
     exit_code = 4
 
 
 class ConfigError(CounterpoiseError):
-    """A config, an argument or a composition of parts that is not legal."""
+    """A config, an argument or a composition of parts that cannot be used."""
 
     exit_code = 2
 
@@ -48,19 +48,29 @@ class RunError(CounterpoiseError):
 
 
 def legal_words(word: str, legal: Iterable[str], command: str = "") -> str:
-    """End of a sentence about a wrong word: the nearest legal one, then all where they are few, or the command that lists them."""
+    """End of an error about an unknown name: the nearest known one, then all where they are few, or the command that lists them."""
     names = sorted({*legal})
     word = shorten(word, SHOWN_CHARACTERS)
     near = get_close_matches(word, names, n=5)
-    guess = max(near, key=lambda name: _nearness(name, word), default=None)
+    guess = max(near, key=lambda name: _similarity(name, word), default=None)
     if guess and not command and len(names) > FEW_WORDS:
         return f"did you mean {short(guess)}?"
-    known = f"`{command}` lists all" if command and len(names) > FEW_WORDS else f"legal: {listed(names)}"
+    known = f"`{command}` lists all" if command and len(names) > FEW_WORDS else _choices(names)
     return f"did you mean {short(guess)}? {known}" if guess else known
 
 
+def _choices(names: Sequence[str]) -> str:
+    return (
+        f"one of {listed(names)}"
+        if len(names) > 1
+        else f"only {listed(names)}"
+        if names
+        else "there are none"
+    )
+
+
 def listed(words: Sequence[str]) -> str:
-    """Words between commas; of thousands, or of very long ones, the first few and their number."""
+    """Names separated by commas; where they are many or long, the first few and their number."""
     shown = [printable(shorten(word, SHOWN_CHARACTERS)) for word in words[:SHOWN_WORDS]]
     while len(shown) > 1 and sum(map(len, shown)) > SHOWN_OF_A_LINE // 2:
         shown.pop()
@@ -69,18 +79,18 @@ def listed(words: Sequence[str]) -> str:
 
 
 def short(value: object, most: int = SHOWN_CHARACTERS) -> str:
-    """What was given, as every error shows it: in quotes, but for a path, and without its middle where it is long."""
+    """A value as every error shows it: its repr, or a path as it is, with the middle cut out where it is long."""
     if isinstance(value, PurePath):
         return printable(shorten(str(value), SHOWN_OF_A_PATH))
     try:
         text = repr(value)
-    except Exception:  # such as a number of too many digits, or whatever an object of the user's raises
+    except Exception:  # an integer of too many digits, or a user's object whose repr fails
         return f"a value of type {type(value).__name__}"
     return shorten(printable(text), most)
 
 
 def shorten(text: str, width: int, cut: str = CUT) -> str:
-    """A text without its middle, where it is too long: names and paths differ at both ends."""
+    """The text with its middle cut out where it is too long: names and paths differ at both ends."""
     if len(text) <= width:
         return text
     kept = max(width - len(cut), 0)
@@ -88,13 +98,13 @@ def shorten(text: str, width: int, cut: str = CUT) -> str:
 
 
 def printable(text: str) -> str:
-    """The text with all that a terminal would obey or could not write as escapes that can be read."""
+    """The text with control characters and what cannot be encoded as readable escapes."""
     return UNPRINTABLE.sub(lambda found: _escape(ord(found[0])), text)
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says, in any of the ways there are, that there is no room for more data, code or threads."""
-    if isinstance(error, CounterpoiseError):  # which says already what is the matter
+    """Whether an error means, in any library's words, that memory for data, code or threads ran out."""
+    if isinstance(error, CounterpoiseError):  # it already says what is wrong
         return False
     words = str(error).lower()
     return (
@@ -113,7 +123,7 @@ def _escape(code: int) -> str:
     return f"\\x{code - BYTE:02x}" if BYTE < code <= BYTE + 0xFF else f"\\u{code:04x}"
 
 
-def _nearness(name: str, word: str) -> tuple[float, int]:
-    """How much is shared; of words that share as much, how long they begin alike: fedcn is fedcm, not fedlc."""
-    alike = next((k for k, (a, b) in enumerate(zip(name, word, strict=False)) if a != b), len(name))
-    return SequenceMatcher(None, name, word).ratio(), alike
+def _similarity(name: str, word: str) -> tuple[float, int]:
+    """Similarity, then the length of the common prefix: fedcn is fedcm, not fedlc."""
+    prefix = next((k for k, (a, b) in enumerate(zip(name, word, strict=False)) if a != b), len(name))
+    return SequenceMatcher(None, name, word).ratio(), prefix

@@ -12,7 +12,7 @@ from federations import small_model, unequal_federation
 
 import counterpoise as cp
 from counterpoise.api import SimulationResult
-from counterpoise.core.schedules import cosine
+from counterpoise.core.local import cosine
 from counterpoise.data.dataset import no_scaling
 from counterpoise.data.prepare import apply_imbalance
 from counterpoise.errors import ConfigError, DataError
@@ -343,4 +343,4 @@ def test_a_model_without_batch_norm_pads_by_itself() -> None:
 def test_padding_that_is_asked_for_is_refused_with_batch_norm() -> None:
     with pytest.raises(ConfigError) as refused:
         simulate(model=NORMED, local={"batching": "pad"})
-    assert_one_line(refused, "local.batching = 'pad'", "legal with this model: 'auto', 'wrap', 'drop'")
+    assert_one_line(refused, "local.batching must be", "not 'pad'")

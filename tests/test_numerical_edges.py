@@ -28,12 +28,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from counterpoise.client.plan import make_plan
-from counterpoise.core.local import Batching, Local
+from counterpoise.core.local import Batching, Local, cosine
 from counterpoise.core.messages import Replies, average_buffers
 from counterpoise.core.method import METHODS, PARTS, Method, MethodSpec, Weighting, build_method, compose
 from counterpoise.core.part import Batch, Census, ClientData, Outputs, Part, Stats
 from counterpoise.core.rng import generator
-from counterpoise.core.schedules import cosine
 from counterpoise.core.tree import Tree, leaves, mix
 from counterpoise.engines.choose import EngineSettings
 from counterpoise.errors import ConfigError

@@ -17,7 +17,7 @@ class Activation(NamedTuple):
     """A function, and its derivative times an incoming gradient, from its own output."""
 
     apply: Callable[[Tensor], Tensor]
-    pull: Callable[[Tensor, Tensor], Tensor]  # gradient, output -> gradient
+    backward: Callable[[Tensor, Tensor], Tensor]  # gradient, output -> gradient
 
 
 ACTIVATIONS: dict[type[nn.Module], Activation] = {
@@ -39,13 +39,13 @@ class Stage(NamedTuple):
 
 
 class Chain(NamedTuple):
-    """A module that flattens its input and is nothing but stages; the last has no activation."""
+    """A module that only flattens its input and applies stages; the last has no activation."""
 
     stages: tuple[Stage, ...]
-    names_features: bool  # whether what enters the last stage is known as the features
+    names_features: bool  # whether the input of the last stage is the features
 
     def forward(self, params: Params, x: Tensor) -> list[Tensor]:
-        """What enters each stage, then the logits."""
+        """The input of each stage, then the logits."""
         entered = [x.flatten(1)]
         for weight, bias, activation in self.stages:
             product = entered[-1], params[weight].t()
@@ -68,20 +68,20 @@ class Chain(NamedTuple):
     def descend(
         self, params: Params, entered: list[Tensor], logits: Tensor, features: Tensor | None, lr: float
     ) -> None:
-        """``params - lr * gradients`` in place: the gradient of a weight is never written down."""
-        for stage, gradient, inputs in self._slopes(params, entered, logits, features):
+        """``params - lr * gradients`` in place, without storing the gradient of a weight."""
+        for stage, gradient, inputs in self._backpropagate(params, entered, logits, features):
             params[stage.weight].addmm_(gradient.t(), inputs, alpha=-lr)
             if stage.bias:
                 params[stage.bias].sub_(gradient.sum(0), alpha=lr)
 
-    def _slopes(
+    def _backpropagate(
         self, params: Params, entered: list[Tensor], logits: Tensor, features: Tensor | None
     ) -> Iterator[tuple[Stage, Tensor, Tensor]]:
-        """From the last stage to the first: the gradient of its product and what entered it; the stage may then change."""
+        """From the last stage to the first: the gradient of its product and its input; the stage may then be changed."""
         gradient = logits
         for place in reversed(range(len(self.stages))):
             stage = self.stages[place]
-            here = stage.activation.pull(gradient, entered[place + 1])
+            here = stage.activation.backward(gradient, entered[place + 1])
             if place:
                 gradient = here @ params[stage.weight]
                 if self.names_features and features is not None and place == len(self.stages) - 1:
@@ -91,28 +91,28 @@ class Chain(NamedTuple):
     def backward_each(
         self, params: Params, entered: list[Tensor], logits: Tensor, features: Tensor | None
     ) -> Params:
-        """The same [H, ...] from gradients [H, B, C] of H losses; samples without a part in a loss are left out of its pass."""
+        """The same [H, ...] from gradients [H, B, C] of H losses; each pass leaves out the samples that its loss ignores."""
         concerned = logits.any(-1) if features is None else logits.any(-1) | features.any(-1)  # [H, B]
         grads = {name: p.new_empty(len(logits), *p.shape) for name, p in params.items()}
         for loss in range(len(logits)):
             rows = torch.nonzero(concerned[loss]).flatten()
-            slopes = None if features is None else features[loss, rows]
+            by_features = None if features is None else features[loss, rows]
             seen = [values[rows] for values in entered]
-            self._write(take(grads, loss), params, seen, logits[loss, rows], slopes)
+            self._write(take(grads, loss), params, seen, logits[loss, rows], by_features)
         return grads
 
     def _write(
         self, grads: Params, params: Params, entered: list[Tensor], logits: Tensor, features: Tensor | None
     ) -> None:
-        """Gradients into the memory that they shall have, so that those of several losses need no copy."""
-        for stage, gradient, inputs in self._slopes(params, entered, logits, features):
+        """Write gradients into given tensors, so that those of several losses need no copy."""
+        for stage, gradient, inputs in self._backpropagate(params, entered, logits, features):
             torch.mm(gradient.t(), inputs, out=grads[stage.weight])
             if stage.bias:
                 torch.sum(gradient, 0, out=grads[stage.bias])
 
 
 def chain_of(module: nn.Module) -> Chain | None:
-    """The chain that a module is, or None where it has any other layer."""
+    """A module as a chain, or None where it has any other layer."""
     stages: list[Stage] = []
     if _is_hooked(module):
         return None
@@ -149,6 +149,6 @@ def _layers(module: nn.Module, prefix: str = "") -> Iterator[tuple[str, nn.Modul
 
 
 def _is_hooked(module: nn.Module) -> bool:
-    """Whether something else happens when a layer is called."""
+    """Whether a layer has forward or backward hooks."""
     hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
     return any(getattr(layer, name) for layer in module.modules() for name in hooks)

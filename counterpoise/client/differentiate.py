@@ -1,4 +1,4 @@
-"""Ways to a gradient: one that survives ``vmap``, and a quicker one for a single client. They agree up to rounding."""
+"""The gradient of a loss in two ways: under ``vmap``, and faster for a single client. They agree up to rounding."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from counterpoise.core.tree import Params, stack
 
 
 class Loss(NamedTuple):
-    """A batch's loss as a function of what the model says of it; or the losses of H groups that add up to it."""
+    """A batch's loss as a function of the model's outputs; or the losses of H groups that add up to it."""
 
     value: Callable[[Outputs], Tensor]  # -> [], of groups [H]
     by_logits: Callable[[Outputs], tuple[Tensor, Tensor]] | None = (
-        None  # -> [], [B, C]: with its gradient, where known; of groups [H], [H, B, C]
+        None  # -> [], [B, C]: also its gradient, where known; of groups [H], [H, B, C]
     )
     groups: int | None = None  # H; gradients then have a leading axis over the groups
 
@@ -49,7 +49,7 @@ def functional_gradient(
     pulled: Any = vjp(objective, params, has_aux=True)
     values, pull, (after, _) = pulled
     each = torch.eye(loss.groups, dtype=values.dtype, device=values.device)
-    # One pass after another: stacked, they would copy what the forward pass left once for each group.
+    # One pass after another: stacked, they would copy the saved activations once per group.
     return Gradient(stack([pull(one)[0] for one in each.unbind()]), after, values.sum())
 
 
@@ -63,19 +63,19 @@ def direct_gradient(
     with torch.enable_grad():
         outputs, after = model.apply(tracked, buffers, model.arrange(x), train=True)
         value = loss.value(outputs)
-        grads = _slopes(value, list(tracked.values()))
+        grads = _gradients(value, list(tracked.values()))
     return Gradient(dict(zip(tracked, grads, strict=True)), after, value.detach().sum())
 
 
 def _chain_gradient(chain: Chain, params: Params, x: Tensor, loss: Loss) -> Gradient:
     entered = chain.forward(params, x)
-    value, logits, features = slopes(chain, entered, loss)
+    value, logits, features = output_gradients(chain, entered, loss)
     backward = chain.backward if loss.groups is None else chain.backward_each
     return Gradient(backward(params, entered, logits, features), {}, value)
 
 
-def slopes(chain: Chain, entered: list[Tensor], loss: Loss) -> tuple[Tensor, Tensor, Tensor | None]:
-    """The loss of a pass through a chain, and its gradients by the logits and, where it may look at them, the features."""
+def output_gradients(chain: Chain, entered: list[Tensor], loss: Loss) -> tuple[Tensor, Tensor, Tensor | None]:
+    """The loss of a pass through a chain, and its gradients by the logits and, where it may use them, the features."""
     outputs = chain.outputs(entered)
     if loss.by_logits is not None:
         value, logits = loss.by_logits(outputs)
@@ -83,11 +83,11 @@ def slopes(chain: Chain, entered: list[Tensor], loss: Loss) -> tuple[Tensor, Ten
     tracked = Outputs(*(tensor.detach().requires_grad_() for tensor in outputs))
     with torch.enable_grad():
         value = loss.value(tracked)
-        logits, features = _slopes(value, list(tracked))
+        logits, features = _gradients(value, list(tracked))
     return value.detach().sum(), logits, features
 
 
-def _slopes(value: Tensor, leaves: Sequence[Tensor]) -> list[Tensor]:
+def _gradients(value: Tensor, leaves: Sequence[Tensor]) -> list[Tensor]:
     """Gradients of a number; of several numbers [H], one backward pass each: [H, ...]."""
     if not value.dim():
         return list(torch.autograd.grad(value, leaves, materialize_grads=True))

@@ -21,7 +21,7 @@ _INNER = "inner."
 
 
 class _Splitter(nn.Module):
-    """Calls ``features`` and ``head`` apart where a module has both, so that losses may look at the features."""
+    """Calls ``features`` and ``head`` separately where a module has both, so that losses may use the features."""
 
     def __init__(self, inner: nn.Module) -> None:
         super().__init__()
@@ -40,13 +40,13 @@ class FunctionalModel:
     """``apply`` is pure: it takes parameters and buffers and returns the outputs and the buffers after the pass."""
 
     def __init__(self, module: nn.Module, half: bool = False, patches: bool = False) -> None:
-        """How it trains: `half` in bfloat16 with parameters and losses as they are, `patches` with convolutions as products."""
+        """`half`: train in bfloat16, but parameters and losses in their own type; `patches`: convolutions as products."""
         _refuse_dropout(module)
         self.module = module
         self.half = half
         self.has_batch_norm = any("BatchNorm" in type(m).__name__ for m in module.modules())
         self._scoring = self._training = _Splitter(module)
-        if half and self.has_batch_norm:  # torch's own does not stack in bfloat16
+        if half and self.has_batch_norm:  # torch's own does not run under vmap in bfloat16
             self._training = _Splitter(with_own_norms(module))
         if patches:
             self._training = _Splitter(by_patches(self._training.inner))
@@ -60,7 +60,7 @@ class FunctionalModel:
 
     @cached_property
     def stackable(self) -> FunctionalModel:
-        """The same model for passes of many side by side without training: torch's BatchNorm does not stack there."""
+        """The same model for evaluation under vmap, where torch's BatchNorm does not run."""
         return FunctionalModel(with_own_norms(self.module)) if self.has_batch_norm else self
 
     def params(self) -> Params:
@@ -68,24 +68,24 @@ class FunctionalModel:
         return {name: p.detach().clone() for name, p in self.module.named_parameters() if p.requires_grad}
 
     def buffers(self) -> Params:
-        """A copy of all else the module holds: running statistics and frozen parameters."""
+        """A copy of everything else: running statistics and frozen parameters."""
         frozen = {
             name: p.detach().clone() for name, p in self.module.named_parameters() if not p.requires_grad
         }
         return frozen | {name: b.detach().clone() for name, b in self.module.named_buffers()}
 
     def apply(self, params: Params, buffers: Params, x: Tensor, train: bool) -> tuple[Outputs, Params]:
-        """Outputs on a batch, and the buffers as the pass left them; what was given is not touched."""
+        """Outputs on a batch, and the buffers after the pass; the arguments are not changed."""
         buffers = {name: b.clone() for name, b in buffers.items()} if train else buffers
         splitter = (self._training if train else self._scoring).train(train)
         state = {_INNER + name: value for name, value in (params | buffers).items()}
-        # Casts must not be kept: the same name holds other values under every transform and in every step.
+        # Without autocast's cache: the same name holds other values under every transform and in every step.
         with torch.autocast(x.device.type, torch.bfloat16, enabled=self.half and train, cache_enabled=False):
             outputs = functional_call(splitter, state, (x,))
         return Outputs(*(tensor.to(self.dtype) for tensor in outputs)), buffers
 
     def arrange(self, x: Tensor) -> Tensor:
-        """Images with their channels last in memory, which is how convolutions on a CPU are quickest."""
+        """Images in channels-last memory format, in which convolutions on a CPU are fastest."""
         return x.contiguous(memory_format=torch.channels_last) if self.has_images and x.dim() == 4 else x
 
     def load(self, params: Params, buffers: Params) -> nn.Module:
@@ -101,5 +101,5 @@ def _refuse_dropout(module: nn.Module) -> None:
     for name, layer in module.named_modules():
         if isinstance(layer, nn.modules.dropout._DropoutNd) and layer.p > 0:
             raise ConfigError(
-                f"model layer {short(name)} is a dropout of {layer.p}: it draws from a global stream, so a run could not be repeated; legal: p = 0"
+                f"model layer {short(name)}: dropout must have p = 0, not {layer.p}: it draws from a global stream, so that a run could not be repeated"
             )

@@ -1,4 +1,4 @@
-"""One pass of a model over samples, adding up whatever a measurement counts."""
+"""One pass of a model over samples, adding up what a measurement counts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from counterpoise.data.dataset import Samples, Scaling
 from counterpoise.metrics.scoring import count_all
 
 BATCH = 1000
-STACKED = 8  # models that pass over a batch side by side
+STACKED = 8  # models per chunk of vmap
 
 
 def measure_many(
@@ -25,10 +25,12 @@ def measure_many(
     scaling: Scaling,
     measurement: Measurement = count_all,
 ) -> Tree:
-    """Sums [M, ...] of a measurement of M stacked models; on a GPU they pass over the samples side by side."""
+    """Sums [M, ...] of a measurement of M stacked models; on a GPU several at once."""
     given = model, models, buffers, samples, scaling, measurement
     if samples.x.is_cuda:  # on a CPU stacking does not pay
-        with suppress(RuntimeError, ValueError):  # a layer of the user's may not stack, or memory not do
+        with suppress(
+            RuntimeError, ValueError
+        ):  # a user's layer may not run under vmap, or memory may run out
             return measure_stacked(*given)
     return measure_each(*given)
 
@@ -59,7 +61,7 @@ def measure_stacked(
     scaling: Scaling,
     measurement: Measurement = count_all,
 ) -> Tree:
-    """Sums [M, ...] of M stacked models, some of them side by side; a running statistic is an input as a weight is."""
+    """Sums [M, ...] of M stacked models, several at once under vmap; running statistics are inputs, like weights."""
 
     def one(params: Params, buffers: Params) -> Tree:
         return measure(model.stackable, params, buffers, samples, scaling, measurement)

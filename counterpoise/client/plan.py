@@ -13,14 +13,14 @@ from counterpoise.core.part import ClientData
 from counterpoise.errors import ConfigError
 from counterpoise.system.capacity import check_fits
 
-PLACE = 25  # bytes of a place in a batch while a round is opened: position, mask, row and label
+PLACE = 25  # bytes per sample of a batch while a round is planned: position, mask, row and label
 
 
 class Plan(NamedTuple):
     """S batches of B positions in a client's data."""
 
     positions: Tensor  # [S, B]
-    mask: Tensor  # [S, B] True a real sample, False padding
+    mask: Tensor  # [S, B] True for a real sample, False for padding
 
     @property
     def steps(self) -> int:
@@ -30,7 +30,7 @@ class Plan(NamedTuple):
 def make_plan(
     data: ClientData, batch_size: int, epochs: int, batching: Batching, stream: torch.Generator
 ) -> Plan:
-    """Every epoch in a fresh order; the last short batch is padded, wrapped or dropped, as a model settled it."""
+    """Every epoch in a fresh order; the last short batch is padded, wrapped or dropped."""
     steps = _steps(len(data.labels), batch_size, batching)
     given = f"local.batch_size = {batch_size:,} and local.epochs = {epochs:,}"
     check_fits(PLACE * epochs * steps * batch_size, f"{given}: a client of {len(data.labels):,} samples")
@@ -52,7 +52,7 @@ def _plan_epoch(data: ClientData, batch_size: int, batching: Batching, stream: t
         positions = _stratify(data, data.strata, steps, batch_size, stream)
         return Plan(positions, torch.ones_like(positions, dtype=torch.bool))
     wanted = steps * batch_size
-    positions = _visit(data, stream) if batching == "pad" else _fill(data, wanted, stream)
+    positions = _pass(data, stream) if batching == "pad" else _fill(data, wanted, stream)
     padding = torch.zeros(max(wanted - len(positions), 0), dtype=torch.int64)
     mask = torch.arange(wanted) < len(positions)
     filled = torch.cat([positions, padding])[:wanted]
@@ -62,11 +62,11 @@ def _plan_epoch(data: ClientData, batch_size: int, batching: Batching, stream: t
 def _stratify(
     data: ClientData, strata: Tensor, steps: int, batch_size: int, stream: torch.Generator
 ) -> Tensor:
-    """[S, B] batches of equal parts from each stratum; smaller strata are visited more than once an epoch."""
+    """[S, B] batches of equal parts from each stratum; smaller strata are visited more than once per epoch."""
     rows = [torch.nonzero(strata == stratum).flatten() for stratum in sorted(set(strata.tolist()))]
     if len(rows) > batch_size:
         raise ConfigError(
-            f"local.batch_size = {batch_size} cannot hold samples of {len(rows)} groups; legal: at least {len(rows)}"
+            f"local.batch_size must be at least {len(rows)}, a sample of each group, not {batch_size}"
         )
     sizes = [batch_size // len(rows) + (index < batch_size % len(rows)) for index in range(len(rows))]
     columns = [
@@ -78,20 +78,20 @@ def _stratify(
 
 def _restrict(data: ClientData, positions: Tensor) -> ClientData:
     chances = None if data.chances is None else data.chances[positions]
-    return ClientData(positions, positions, chances)  # a visit looks at nothing but how many there are
+    return ClientData(positions, positions, chances)  # only their number matters to a pass
 
 
 def _fill(data: ClientData, wanted: int, stream: torch.Generator) -> Tensor:
-    """Visits one after another, as many positions as are wanted."""
+    """Passes over the data one after another, cut to `wanted` positions."""
     count = len(data.labels)
-    visits = [_visit(data, stream) for _ in range(math.ceil(wanted / count) if count else 0)]
-    return torch.cat([torch.empty(0, dtype=torch.int64), *visits])[:wanted]
+    passes = [_pass(data, stream) for _ in range(math.ceil(wanted / count) if count else 0)]
+    return torch.cat([torch.empty(0, dtype=torch.int64), *passes])[:wanted]
 
 
-def _visit(data: ClientData, stream: torch.Generator) -> Tensor:
+def _pass(data: ClientData, stream: torch.Generator) -> Tensor:
     if data.chances is None:
         return torch.randperm(len(data.labels), generator=stream)
-    # By the inverse of the cumulated chances: torch.multinomial refuses more than 2^24 samples.
-    reached = data.chances.double().cumsum(0)
-    luck = torch.rand(len(reached), generator=stream, dtype=torch.float64) * reached[-1:]
-    return torch.searchsorted(reached, luck, right=True).clamp(max=len(reached) - 1)
+    # By inverse transform sampling: torch.multinomial refuses more than 2^24 samples.
+    cumulative = data.chances.double().cumsum(0)
+    drawn = torch.rand(len(cumulative), generator=stream, dtype=torch.float64) * cumulative[-1:]
+    return torch.searchsorted(cumulative, drawn, right=True).clamp(max=len(cumulative) - 1)

@@ -92,7 +92,7 @@ def batch_loss(
 ) -> Tensor:
     """Mean over the real samples of each sample's loss times the factors that the parts put on it.
 
-    With members [H, C]: the part of it that falls to the samples of each group's classes.
+    With members [H, C]: each group's share of it, over the samples of its classes.
     """
     owner = method.owner("loss")
     values = (
@@ -107,12 +107,12 @@ def batch_loss(
 
 
 def _counted(batch: Batch, members: Tensor | None) -> Tensor:
-    """[B] 1 for each real sample; for each group [H, B] only where it is of one of the group's classes."""
+    """[B] 1 for each real sample; for each group [H, B] only for samples of the group's classes."""
     return batch.mask if members is None else members[:, batch.y] * batch.mask
 
 
 def loss_of(method: Method, batch: Batch, slots: dict[str, Tree], members: Tensor | None = None) -> Loss:
-    """The method's loss on a batch, or on each group of classes; plain cross-entropy brings its gradient along."""
+    """The method's loss on a batch, or on each group of classes; plain cross-entropy comes with its gradient."""
     plain = all(part.loss is None and part.weight is None for part in method.parts)
     return Loss(
         lambda outputs: batch_loss(method, outputs, batch, slots, members),
@@ -122,7 +122,7 @@ def loss_of(method: Method, batch: Batch, slots: dict[str, Tree], members: Tenso
 
 
 def _cross_entropy_by_logits(outputs: Outputs, batch: Batch, members: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Mean cross-entropy of a batch, and ``(softmax(z) - one hot(y)) / B`` in the very operations of autograd."""
+    """Mean cross-entropy of a batch, and ``(softmax(z) - one hot(y)) / B`` by the same operations as autograd."""
     log_p, chosen = F.log_softmax(outputs.logits, -1), batch.y.unsqueeze(-1)
     share = _counted(batch, members) / batch.mask.sum().clamp(min=1)
     value = -(log_p.gather(-1, chosen).squeeze(-1) * share).sum(-1)

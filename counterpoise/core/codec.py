@@ -25,7 +25,7 @@ def encode(tree: Tree) -> bytes:
 
 
 def decode(blob: bytes, source: str = "message") -> Tree:
-    """The tree that ``encode`` wrote, in memory of its own: matrix products may round by where their inputs lie."""
+    """The tree that ``encode`` wrote, in newly allocated memory: matrix products may round by the alignment of their inputs."""
     try:
         return tmap(torch.clone, unflatten(safetensors.torch.load(blob)))
     except (SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:

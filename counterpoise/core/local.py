@@ -1,7 +1,8 @@
-"""How a client trains: learning rate and its schedule, batches, and the plain optimizer's extras."""
+"""How a client trains: learning rate and its schedule over rounds, batches, and the plain optimizer's extras."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal, TypeAlias
@@ -9,16 +10,52 @@ from typing import Annotated, Literal, TypeAlias
 from counterpoise.core.method import build_named
 from counterpoise.errors import ConfigError
 from counterpoise.registry.registry import Registry
-from counterpoise.registry.schema import LARGEST, Interval, Named, NonNegative, Positive, ProperFraction
+from counterpoise.registry.schema import (
+    LARGEST,
+    Count,
+    Interval,
+    Named,
+    NonNegative,
+    Positive,
+    ProperFraction,
+)
 from counterpoise.registry.settings import Settings
 
 Schedule: TypeAlias = Callable[[float, int, int], float]  # first rate, round, rounds -> rate of that round
-Batching: TypeAlias = Literal["auto", "pad", "wrap", "drop"]  # of the last short batch
+Batching: TypeAlias = Literal["auto", "pad", "wrap", "drop"]  # how the last short batch is handled
 LARGEST_BATCH, MOST_EPOCHS = 1 << 20, 10_000
 
-
-SCHEDULES: Registry[Schedule] = Registry("schedule", ["counterpoise.core.schedules"], LARGEST)
+SCHEDULES: Registry[Schedule] = Registry("schedule", largest=LARGEST)
 schedule = SCHEDULES.register
+
+
+@schedule("constant")
+def constant() -> Schedule:
+    """``lr`` in every round."""
+    return lambda lr, round, rounds: lr
+
+
+@schedule("factor")
+def factor(by: Annotated[float, Interval(0, 1, open_low=True)] = 0.998) -> Schedule:
+    """``lr * by ** round``."""
+    return lambda lr, round, rounds: lr * by**round
+
+
+@schedule("cosine")
+def cosine(floor: NonNegative = 0.0) -> Schedule:
+    """From ``lr`` in the first round along half a cosine to the rate ``floor`` in the last."""
+
+    def at(lr: float, round: int, rounds: int) -> float:
+        done = min(round / max(rounds - 1, 1), 1.0)
+        return floor + (lr - floor) * (1 + math.cos(math.pi * done)) / 2
+
+    return at
+
+
+@schedule("steps")
+def steps(at: list[Count], by: Positive = 0.1) -> Schedule:
+    """``lr * by ** (number of boundaries in `at` that the round has reached)``."""
+    return lambda lr, round, rounds: lr * by ** sum(round >= boundary for boundary in at)
 
 
 def read_schedule(given: Schedule | Named) -> Schedule:
@@ -34,10 +71,8 @@ class Local(Settings, table="local"):
     """How a client trains; the same for every method."""
 
     lr: Annotated[NonNegative, "learning rate of the first round; 0 leaves the model as it is"] = 0.1
-    batch_size: Annotated[int, Interval(1, LARGEST_BATCH), "samples a step"] = 32
-    epochs: Annotated[
-        int, Interval(1, MOST_EPOCHS), "passes over its data that a client makes in a round"
-    ] = 1
+    batch_size: Annotated[int, Interval(1, LARGEST_BATCH), "samples per step"] = 32
+    epochs: Annotated[int, Interval(1, MOST_EPOCHS), "passes over its data per client per round"] = 1
     momentum: Annotated[ProperFraction, "momentum of the local steps, from 0 in each round"] = 0.0
     weight_decay: Annotated[NonNegative, "strength of the weight decay"] = 0.0
     decoupled: Annotated[bool, "weight decay outside the method's rule and the momentum"] = False
@@ -52,13 +87,13 @@ class Local(Settings, table="local"):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        read_schedule(self.schedule)  # a wrong name is told here, not in the first round
+        read_schedule(self.schedule)  # an unknown name is refused here, not in the first round
 
-    def settle_batching(self, has_batch_norm: bool) -> Local:
-        """The settings with the batching of a model chosen; padding would enter BatchNorm's statistics."""
+    def resolve_batching(self, has_batch_norm: bool) -> Local:
+        """The settings with `auto` batching resolved for a model; padding would enter BatchNorm's statistics."""
         if has_batch_norm and self.batching == "pad":
             raise ConfigError(
-                "local.batching = 'pad' would mix padding into BatchNorm's statistics; legal with this model: 'auto', 'wrap', 'drop'"
+                "local.batching must be 'auto', 'wrap' or 'drop' with BatchNorm, not 'pad': padding would enter its statistics"
             )
         if self.batching != "auto":
             return self
@@ -69,5 +104,5 @@ class Local(Settings, table="local"):
             return read_schedule(self.schedule)(self.lr, round, rounds)
         except OverflowError:
             raise ConfigError(
-                f"local.schedule gives a rate beyond all numbers in round {round} of {rounds}"
+                f"local.schedule: the learning rate overflows in round {round} of {rounds}"
             ) from None

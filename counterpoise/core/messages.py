@@ -20,7 +20,7 @@ class Task:
 
 
 class Broadcast(NamedTuple):
-    """What the server tells every client of a round."""
+    """What the server sends to every client of a round."""
 
     round: int
     lr: float
@@ -29,21 +29,21 @@ class Broadcast(NamedTuple):
     shared: dict[str, Tree]  # part name -> what it sends
 
     def to_tree(self) -> Tree:
-        """All tensors of it; round and rate travel beside them."""
+        """Its tensors; round and learning rate are sent separately."""
         return {"params": self.params, "buffers": self.buffers, "shared": self.shared}
 
     @classmethod
     def from_tree(cls, round: int, lr: float, tree: Tree) -> Broadcast:
-        """Trees that crossed a wire leave out what was empty."""
+        """Serialised trees have no empty branches."""
         return cls(round, lr, tree["params"], tree.get("buffers", {}), tree.get("shared", {}))
 
     def bytes(self) -> int:
-        """Size of the numbers in it."""
+        """Size of its tensors."""
         return bytes_of(self.to_tree())
 
 
 class Result(NamedTuple):
-    """What a client's round comes to."""
+    """What a client's round results in."""
 
     delta: Params
     buffers: Params
@@ -56,11 +56,11 @@ class Result(NamedTuple):
 
     @classmethod
     def from_tree(cls, tree: Tree) -> Result:
-        """Trees that crossed a wire leave out what was empty."""
+        """Serialised trees have no empty branches."""
         return cls(**{"buffers": {}, "upload": {}, "memory": {}, **tree})
 
     def reply_tree(self) -> Tree:
-        """What leaves the client; its memory does not."""
+        """What is sent to the server: all but the client's memory."""
         return {name: value for name, value in self.to_tree().items() if name != "memory"}
 
 
@@ -76,7 +76,7 @@ class Replies(NamedTuple):
 
     @classmethod
     def from_tree(cls, client: Tensor, samples: Tensor, tree: Tree) -> Replies:
-        """From stacked reply trees; trees that crossed a wire leave out what was empty."""
+        """From stacked reply trees; serialised trees have no empty branches."""
         return cls(client, samples, **{"buffers": {}, "upload": {}, **tree})
 
     def bytes(self) -> int:
@@ -85,11 +85,11 @@ class Replies(NamedTuple):
 
 
 def average_buffers(weights: Tensor, buffers: Params) -> Params:
-    """Running statistics by the same weights; whole numbers such as step counters by their maximum."""
+    """Running statistics by the same weights; integers such as step counters by their maximum."""
     shares = weights / weights.sum()
     averaged = {
         name: mix(shares, {name: b})[name] if b.is_floating_point() else b.amax(0)
         for name, b in buffers.items()
     }
-    # A rule that extrapolates has negative weights, and a variance has no sign.
+    # A rule that extrapolates has negative weights, but a variance must not be negative.
     return {name: b.clamp(min=0) if name.endswith("running_var") else b for name, b in averaged.items()}

@@ -10,8 +10,7 @@ from torch import nn
 
 from counterpoise.core.part import Part
 from counterpoise.errors import SHOWN_CHARACTERS, ConfigError, short, shorten
-from counterpoise.registry.places import Place, unknown_name
-from counterpoise.registry.registry import Entry, Registry
+from counterpoise.registry.registry import Entry, Place, Registry, unknown_name
 from counterpoise.registry.schema import LARGEST
 
 Weighting: TypeAlias = Literal["samples", "uniform"]
@@ -21,7 +20,7 @@ SINGLE_OWNER = ("propose", "loss", "gradient", "choose", "weigh")
 
 @dataclass(frozen=True)
 class Method:
-    """Parts in the order in which their chains act; refused where two of them claim the same thing."""
+    """Parts in the order in which their chains act; refused where two set a hook that only one may."""
 
     parts: tuple[Part, ...] = ()
     weighting: Weighting = "samples"
@@ -42,7 +41,7 @@ class Method:
         search, keeper = self.owner("choose"), self.owner("enroll")
         if search is not None and keeper is not None:
             raise ConfigError(
-                f"{search.name} tries settings out, and {keeper.name} keeps one memory of each client, which a trial would change; use only one of them"
+                f"{search.name} tries settings out, and {keeper.name} keeps one memory per client, which a trial would change; use only one of them"
             )
 
     def owner(self, hook: str) -> Part | None:
@@ -51,11 +50,11 @@ class Method:
 
     @property
     def descends_plainly(self) -> bool:
-        """Whether every local step is ``y - lr g``: no part looks at a gradient."""
+        """Whether every local step is ``y - lr g``: no part changes the gradient."""
         return all(part.gradient is None and part.adjust is None for part in self.parts)
 
     def adapt(self, module: nn.Module) -> nn.Module:
-        """The model as the parts want it."""
+        """The model as changed by the parts."""
         for part in self.parts:
             module = module if part.adapt is None else part.adapt(module)
         return module
@@ -104,7 +103,7 @@ def read_spec(spec: MethodSpec, key: str = "method") -> list[tuple[str, dict[str
         return [_read_item(key, name, arguments) for name, arguments in spec.items()]
     if not isinstance(spec, Sequence) or not spec:
         raise ConfigError(
-            f"{key} = {short(spec)} is not legal; legal: a name, or a list of names and {{ name = {{ argument = value }} }}"
+            f"{key} must be a name, or a list of names and {{ name = {{ argument = value }} }}, not {short(spec)}"
         )
     return [item for entry in spec for item in read_spec(entry, key)]
 
@@ -115,7 +114,7 @@ def build_named(registry: Registry[Any], spec: MethodSpec) -> Any:
     items = read_spec(spec, key)
     if len(items) != 1:
         raise ConfigError(
-            f"{key} = {short(spec)} is not legal; legal: one name, or {{ name = {{ argument = value }} }}"
+            f"{key} must be one name, or {{ name = {{ argument = value }} }}, not {short(spec)}"
         )
     return registry.build(*items[0])
 
@@ -123,7 +122,7 @@ def build_named(registry: Registry[Any], spec: MethodSpec) -> Any:
 def _read_item(key: str, name: str, arguments: Any) -> tuple[str, dict[str, Any]]:
     if not isinstance(arguments, Mapping):
         raise ConfigError(
-            f"{key}: {shorten(name, SHOWN_CHARACTERS)} = {short(arguments)} is not legal; legal: {{ name = {{ argument = value }} }}"
+            f"{key}: {shorten(name, SHOWN_CHARACTERS)} must be {{ argument = value }}, not {short(arguments)}"
         )
     return name, dict(arguments)
 

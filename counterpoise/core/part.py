@@ -18,14 +18,14 @@ class Batch(NamedTuple):
 
     x: Tensor  # [B, ...]
     y: Tensor  # [B]
-    mask: Tensor  # [B] 1 a real sample, 0 padding
+    mask: Tensor  # [B] 1 for a real sample, 0 for padding
 
 
 class Outputs(NamedTuple):
-    """What a model says of a batch."""
+    """What a model computes for a batch."""
 
     logits: Tensor  # [B, C]
-    features: Tensor  # [B, F] input of the last layer; empty where the model does not name it
+    features: Tensor  # [B, F] input of the last layer; empty where the model has no `features`
 
 
 class Stats(NamedTuple):
@@ -48,7 +48,7 @@ class Gradient(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What a gradient rule may look at."""
+    """What a gradient rule may use."""
 
     params: Params
     stats: Stats
@@ -63,7 +63,7 @@ class ClientData(NamedTuple):
 
     rows: Tensor  # [n]
     labels: Tensor  # [n]
-    chances: Tensor | None = None  # [n] draw with replacement by these; None: each sample once an epoch
+    chances: Tensor | None = None  # [n] draw with replacement by these; None: each sample once per epoch
     strata: Tensor | None = None  # [n] every batch holds equally many samples of each of these groups
 
 
@@ -86,7 +86,7 @@ Measure: TypeAlias = Callable[
 
 
 class Exchange(NamedTuple):
-    """What a server rule may look at after a round."""
+    """What a server rule may use after a round."""
 
     params: Params  # as they were sent out
     replies: Replies
@@ -101,7 +101,7 @@ Judge: TypeAlias = Callable[
 
 
 class Chart(NamedTuple):
-    """Something in a part's server slot that is worth looking at: recorded whenever the model is scored, drawn by the report."""
+    """A quantity of a part's server slot, recorded at every evaluation and drawn by the report."""
 
     name: str
     kind: Literal["curve", "bars", "flow", "tree"]  # [], [n], [n, n] from row to column, [n, ...] nodes
@@ -122,7 +122,7 @@ class Part:
     # once
     adapt: Callable[[nn.Module], nn.Module] | None = None  # change the model before its parameters are drawn
     survey: Callable[[ClientData, int], Tree] | None = (
-        None  # data, classes -> what the server hears before round 0
+        None  # data, classes -> what the server gets before round 0
     )
     init: Callable[[Params, Census, Tree], Tree] | None = (
         None  # params, census, surveys [N, ...] -> server slot
@@ -131,11 +131,11 @@ class Part:
 
     # server, before a round
     send: Callable[[Tree, int], Tree] | None = (
-        None  # server slot, round -> what every client of the round is told
+        None  # server slot, round -> what every client of the round gets
     )
 
     propose: Callable[[Tree, int, Sequence[int]], Sequence[Task]] | None = (
-        None  # server slot, round, cohort -> tasks, equally many a client; at most one part
+        None  # server slot, round, cohort -> tasks, the same number per client; at most one part
     )
 
     # client, one by one
@@ -144,7 +144,7 @@ class Part:
         | None
     ) = None  # data, shared, memory, knobs, stream -> data, memory
 
-    # client, stacked: no Python branch on a tensor, no .item(), nothing in place, nothing drawn
+    # client, stacked: no Python branch on a tensor, no .item(), no in-place operation, no randomness
     start: Callable[[Params, Tree, Tree, Stats], Tree] | None = (
         None  # params, shared, memory, stats -> step slot
     )
@@ -183,5 +183,5 @@ class Part:
 
 
 def call(hook: Callable[..., Any] | None, default: Any, *given: Any) -> Any:
-    """The hook's answer, or the default where a part leaves the hook empty."""
+    """The hook's result, or the default where a part leaves the hook empty."""
     return default if hook is None else hook(*given)

@@ -1,4 +1,4 @@
-"""What a server may ask of its clients, whichever engine answers."""
+"""What a server may ask of its clients, with any engine."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from counterpoise.core.tree import Params, Tree
 
 
 class Ask(Protocol):
-    """What a server may ask of its clients; an engine answers."""
+    """The questions of a server; every engine implements them."""
 
     def train(self, tasks: Sequence[Task], broadcast: Broadcast) -> Replies: ...
 
     def commit(self, round: int, clients: Sequence[int]) -> None:
-        """The server used these clients' replies of this round: their new memory holds; the others' is forgotten."""
+        """The server used these clients' replies of this round: their new memory is kept, the others' is dropped."""
 
     def measure(
         self, clients: Sequence[int], models: Params, buffers: Params, measurement: Measurement
@@ -24,7 +24,7 @@ class Ask(Protocol):
         """Sums [W, K, ...] of a measurement of K stacked models on the held-out samples of W clients."""
 
     def survey(self, clients: Sequence[int]) -> dict[str, Tree]:
-        """Part name -> [N, ...] what each client says before round 0."""
+        """Part name -> [N, ...] what each client reports before round 0."""
 
 
 class Rejection(NamedTuple):

@@ -1,4 +1,4 @@
-"""Keyed random streams: a path of words and numbers names a stream, so nothing is global and nothing need be saved.
+"""Keyed random streams: a path of words and numbers names a stream, so there is no global state and nothing to save.
 
 A stream depends only on its path, never on what was drawn before, in which order clients are visited, how a cohort is
 cut into chunks, or which engine runs it.
@@ -16,7 +16,7 @@ Key = str | int
 
 
 def key_bits(seed: int, purpose: str, *path: Key) -> int:
-    """64 bits that belong to this path alone: spelled as JSON, no two paths read the same."""
+    """64 bits that belong to this path alone: encoded as JSON, so that no two paths are equal."""
     text = json.dumps([int(seed), purpose, *(key if isinstance(key, str) else int(key) for key in path)])
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
 

@@ -82,7 +82,7 @@ def take(tree: Tree, rows: Any) -> Tree:
 
 
 def rows(stacked: Tree, count: int) -> list[Tree]:
-    """Each row of stacked trees in memory of its own, copied all at once: on a GPU by one kernel, not one a tensor."""
+    """A copy of each row of stacked trees, made all at once: on a GPU by one kernel, not one per tensor."""
     parts = {path: leaf.unbind() for path, leaf in flatten(stacked).items()}
     copies = {path: [torch.empty_like(row) for row in leaf] for path, leaf in parts.items()}
     if parts:
@@ -96,12 +96,12 @@ def rows(stacked: Tree, count: int) -> list[Tree]:
 def mix(weights: Tensor, stacked: Tree) -> Tree:
     """``sum_k weights[k] * stacked[k]``, summed in float64 one row after another, then cast back.
 
-    A fixed order and a wide sum make the result independent of how the rows were computed or came in.
+    A fixed order and a wide sum make the result independent of how the rows were computed and of the order of their arrival.
     """
     shares = weights.tolist()
 
     def mix_leaf(leaf: Tensor) -> Tensor:
-        if leaf.is_cuda:  # one kernel a leaf; what comes before it has put the rows in order
+        if leaf.is_cuda:  # one kernel per leaf; the rows are in order already
             mixed: Tensor = torch.tensordot(weights.to(leaf.device), leaf.double(), 1)
             return mixed.to(leaf.dtype)
         total = torch.zeros_like(leaf[0], dtype=torch.float64)
@@ -128,12 +128,12 @@ def finite_rows(stacked: Tree, count: int) -> Tensor:
 def row_norms(stacked: Tree, count: int) -> Tensor:
     """[count] norm of each row taken as one vector, in float64; finite where all its numbers are."""
     squares = [_row_norm(_by_row(leaf)).square() for leaf in leaves(stacked)]
-    # Added up before they leave the device, so that a GPU is waited for once.
+    # Summed on the device, so that the host synchronises with a GPU only once.
     return torch.stack(squares).sum(0).sqrt().cpu() if squares else torch.zeros(count, dtype=torch.float64)
 
 
 def _row_norm(rows: Tensor) -> Tensor:
-    """[K] float64; on a CPU summed in the rows' own type, which is several times quicker, unless that overflows."""
+    """[K] float64; on a CPU summed in the rows' own type, which is several times faster, unless that overflows."""
     rows = rows if rows.is_floating_point() else rows.double()
     if not rows.is_cuda:
         quick: Tensor = torch.linalg.vector_norm(rows, dim=1)
@@ -149,12 +149,12 @@ def _by_row(stacked: Tensor) -> Tensor:
 
 
 def flatten(tree: Tree) -> dict[str, Tensor]:
-    """Path -> tensor; empty branches leave no trace."""
+    """Path -> tensor; empty branches are dropped."""
     flat: dict[str, Tensor] = {}
     for key, value in tree.items():
         if SEPARATOR in key or not key:
             raise ConfigError(
-                f"the name {short(key)} cannot be stored: names are not empty and have no {SEPARATOR!r}"
+                f"the name {short(key)} cannot be stored: it must not be empty or contain {SEPARATOR!r}"
             )
         if isinstance(value, dict):
             flat.update({f"{key}{SEPARATOR}{path}": leaf for path, leaf in flatten(value).items()})

@@ -1,4 +1,4 @@
-"""How a computation is carried out: on how many threads, and how exactly a GPU multiplies."""
+"""Number of threads, and precision of products on a GPU."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 
 @contextmanager
 def threads(count: int) -> Iterator[None]:
-    """Run on `count` threads: sums over another number would round differently, and idle ones spin on a busy machine."""
+    """Run on `count` threads: another number would round sums differently, and idle threads spin on a busy machine."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:
@@ -25,7 +25,7 @@ Precision: TypeAlias = Literal["full", "tf32", "bf16"]
 
 @contextmanager
 def arithmetic(precision: Precision) -> Iterator[None]:
-    """Allow TF32 products or forbid them, and let convolutions repeat bit for bit; what the process had comes back."""
+    """Allow TF32 products or forbid them, and make convolutions deterministic; the settings of the process are restored."""
     products, convolutions = torch.backends.cuda.matmul, torch.backends.cudnn
     before = products.allow_tf32, convolutions.allow_tf32, convolutions.deterministic
     try:

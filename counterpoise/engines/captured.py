@@ -1,8 +1,9 @@
-"""All local steps of a chunk on a GPU by one captured step, replayed: no kernel launches from Python."""
+"""Local steps as one program: captured as a CUDA graph and replayed without kernel launches from Python, or compiled."""
 
 from __future__ import annotations
 
 import gc
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeAlias
@@ -18,11 +19,12 @@ from counterpoise.engines.lanes import Schedule, run_lanes
 StackedStep: TypeAlias = Callable[[Progress, Batch, Stats], Progress]
 BatchAt: TypeAlias = Callable[[Tree, Tensor], Batch]  # visits, index [1] -> the batches of that step
 
+PROGRAMS = 1000  # compiled steps of a process; beyond its limit of 8 torch would run further ones uncompiled
 WARM_UP = 3  # runs before capture, in which libraries choose their kernels and a compiled step is compiled
 
 
 class CapturedSteps:
-    """A step captured for one shape of its inputs. What it reads and writes has fixed places, filled before each run."""
+    """A step captured for one shape of its inputs, which are copied to fixed addresses before each run."""
 
     def __init__(self, step: StackedStep, batch_at: BatchAt, inputs: Tree) -> None:
         self._step, self._batch_at = step, batch_at
@@ -56,7 +58,7 @@ class CapturedSteps:
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Collect garbage now and not while capturing: a graph of another run that is freed meanwhile ends the capture."""
+    """Collect garbage now and not while capturing: freeing the graph of another run would abort the capture."""
     was_enabled = gc.isenabled()
     gc.collect()
     gc.disable()
@@ -70,3 +72,37 @@ def _no_collection() -> Iterator[None]:
 def shape_of(inputs: Tree) -> tuple[object, ...]:
     """What decides whether a captured step fits."""
     return tuple((tuple(leaf.shape), leaf.dtype) for leaf in leaves(inputs))
+
+
+class CompiledStep:
+    """The step compiled as one program; one that cannot be compiled whole runs uncompiled, with a warning.
+
+    With graph breaks it would silently run unfused, several times slower than the plain step.
+    """
+
+    def __init__(self, step: StackedStep, plain: StackedStep, backend: str = "inductor") -> None:
+        """`step` is written for a compiler, `plain` gives the same and is faster without one."""
+        self._plain = plain
+        self._compiled: StackedStep | None = torch.compile(
+            step, dynamic=False, fullgraph=True, backend=backend
+        )
+
+    def __call__(self, progress: Progress, batch: Batch, stats: Stats) -> Progress:
+        if self._compiled is None:
+            return self._plain(progress, batch, stats)
+        from torch._dynamo import config  # slow to import: two seconds
+        from torch._dynamo.exc import TorchDynamoException
+
+        try:
+            with config.patch(recompile_limit=PROGRAMS):
+                return self._compiled(progress, batch, stats)
+        except TorchDynamoException as error:
+            self._give_up(str(error))
+            return self._plain(progress, batch, stats)
+
+    def _give_up(self, reason: str) -> None:
+        self._compiled = None
+        logging.getLogger("counterpoise").warning(
+            "the step of this method cannot be compiled and runs uncompiled: %s",
+            reason.strip().partition("\n")[0],
+        )

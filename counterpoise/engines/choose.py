@@ -28,8 +28,8 @@ MOST_WORKERS = 512  # processes or threads
 CPU_BYTES = 1 << 30  # stacked clients may take this much on a CPU
 GPU_SHARE = 0.4  # and this share of a GPU's memory
 COPIES = 8  # parameters, gradients, slots and temporaries of one stacked client, in models
-WORTHWHILE = 1e9  # operations of a round from which on processes pay: about 20 ms of one core
-COMPILED = 1e16  # operations of a run from which on a minute of compilation pays: some minutes of a GPU
+WORTHWHILE = 1e9  # operations per round above which processes pay: about 20 ms of one core
+COMPILED = 1e16  # operations per run above which a minute of compilation pays: some minutes of a GPU
 CONVOLUTION_REUSE = 100  # a convolution uses each weight at many places of an image
 ACTIVATIONS = 64  # numbers kept for the backward pass, in inputs
 
@@ -40,11 +40,11 @@ class EngineSettings(Settings, table="engine"):
 
     name: Annotated[
         Literal["auto", "loop", "stacked", "flower"],
-        "clients one by one, side by side, or (`counterpoise flower`) over a network",
+        "loop: clients one by one; stacked: many at once; flower: over a network, with `counterpoise flower`",
     ] = "auto"
     device: Annotated[str, "auto, cpu, cuda"] = "auto"
     processes: Annotated[
-        int, Interval(0, MOST_WORKERS), "worker processes of the loop engine; 0: one a core"
+        int, Interval(0, MOST_WORKERS), "worker processes of the loop engine; 0: one per core"
     ] = 0
     chunk: Annotated[Whole, "clients the stacked engine trains at once; 0: as many as fit"] = 0
     threads: Annotated[
@@ -54,7 +54,7 @@ class EngineSettings(Settings, table="engine"):
     ] = 1
     compile: Annotated[
         Literal["auto"] | bool,
-        "compile the stacked step: takes up to a minute, repays in long runs on a GPU",
+        "compile the stacked step: takes up to a minute, pays off in long runs on a GPU",
     ] = "auto"
     precision: Annotated[
         Precision,
@@ -62,7 +62,7 @@ class EngineSettings(Settings, table="engine"):
     ] = "full"
     dtype: Annotated[Literal["float32", "float64"], "type of parameters and inputs"] = "float32"
     max_skipped: Annotated[
-        Count, "rounds without a usable reply in a row after which the run stops, to be resumed"
+        Count, "consecutive rounds without a usable reply after which the run stops, to be resumed"
     ] = 5
     together: Annotated[
         list[str], "written into the resolved config: runs that were trained in one program with this one"
@@ -71,7 +71,7 @@ class EngineSettings(Settings, table="engine"):
 
 
 def choose_device(wanted: str) -> str:
-    """A device that is there."""
+    """The device to use; one that is not available is refused."""
     if wanted == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     try:
@@ -81,19 +81,19 @@ def choose_device(wanted: str) -> str:
         known = False
     if not known:
         raise ConfigError(
-            f"engine.device = {short(wanted)} cannot be used here; legal: auto, cpu, cuda where a GPU is present"
+            f"engine.device must be auto, cpu, or cuda where there is a GPU, not {short(wanted)}"
         ) from None
     return wanted
 
 
-def settle(settings: EngineSettings, work: Workplace, cohort: int, rounds: int) -> EngineSettings:
-    """The settings with every open choice made and the reason given."""
+def resolve_engine(settings: EngineSettings, work: Workplace, cohort: int, rounds: int) -> EngineSettings:
+    """The settings with every `auto` resolved, and the reason."""
     device = work.device
     name, reason = (settings.name, "asked for") if settings.name != "auto" else _choose_name(work, device)
     processes = settings.processes or (_worthwhile_processes(work, cohort) if name == "loop" else 1)
     if processes > 1 and (device.type != "cpu" or not can_fork()):
         raise ConfigError(
-            f"engine.processes = {processes} needs a CPU, a system that can fork, and no GPU beside it; legal here: 1"
+            f"engine.processes must be 1 here, not {processes}: workers need a CPU, a system that can fork, and no GPU in the machine"
         )
     chunk = settings.chunk or min(_fitting_clients(work, device), cohort)
     compiled = settings.compile
@@ -112,10 +112,10 @@ def settle(settings: EngineSettings, work: Workplace, cohort: int, rounds: int) 
 
 
 def build_engine(settings: EngineSettings, work: Workplace) -> EmbeddedEngine:
-    """The engine that settled settings describe."""
+    """The engine that resolved settings describe."""
     if settings.name == "flower":
         raise ConfigError(
-            "engine.name = 'flower' needs `counterpoise flower up`, `flower simulate` or `flower server`; legal with `run`: auto, loop, stacked"
+            "engine.name must be auto, loop or stacked with `run`, not 'flower': use `counterpoise flower up`, `simulate` or `server`"
         )
     trainer: Trainer = LoopTrainer()
     if settings.name == "stacked":
@@ -129,7 +129,7 @@ def _choose_name(work: Workplace, device: torch.device) -> tuple[Literal["loop",
     if device.type == "cpu":
         return (
             "loop",
-            "on a CPU clients train fastest one by one, side by side in processes where a round is long",
+            "on a CPU clients train fastest one by one, in parallel processes where a round is long",
         )
     if (obstacle := _stacking_obstacle(work)) is not None:
         return "loop", f"this model cannot be stacked: {obstacle}"
@@ -137,7 +137,7 @@ def _choose_name(work: Workplace, device: torch.device) -> tuple[Literal["loop",
 
 
 def _worthwhile_processes(work: Workplace, cohort: int) -> int:
-    """One a core, unless a round is over before its tasks are handed out."""
+    """One per core, unless a round is too short to pay for handing out its tasks."""
     if work.device.type != "cpu" or not can_fork():
         return 1
     return min(available_cores(), cohort) if _operations(work, cohort) > WORTHWHILE else 1
@@ -151,7 +151,7 @@ def _operations(work: Workplace, cohort: int) -> float:
 
 
 def _stacking_obstacle(work: Workplace) -> str | None:
-    """Why two copies of the model cannot train side by side, found by trying one plain step; None where they can."""
+    """Why the model cannot train under vmap, found by trying one plain step; None where it can."""
     two = partial(tmap, lambda leaf: torch.stack([leaf, leaf]))
     rows = torch.zeros(2, 2, dtype=torch.int64, device=work.device)
     inputs, labels = work.federation.scaling(work.federation.train.x[rows]), work.federation.train.y[rows]

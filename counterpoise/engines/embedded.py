@@ -19,12 +19,12 @@ from counterpoise.engines.workplace import Engine, Trainer, Workload, Workplace
 
 @dataclass
 class EmbeddedEngine:
-    """Answers a server's questions; owns the clients' memory, which changes only by ``commit``."""
+    """Trains and measures for a server; owns the clients' memory, which changes only by ``commit``."""
 
     work: Workplace
     trainer: Trainer
     memory: Memories = field(default_factory=Memories)
-    refused: ClassVar[Sequence[Rejection]] = ()  # nothing is lost or forged on the way within a process
+    refused: ClassVar[Sequence[Rejection]] = ()  # nothing is lost or forged within a process
     _pending: dict[int, Memory] = field(default_factory=dict, repr=False)
 
     def train(self, tasks: Sequence[Task], broadcast: Broadcast) -> Replies:
@@ -38,7 +38,7 @@ class EmbeddedEngine:
         return Workload(self.work, tasks, memories, broadcast)
 
     def receive(self, tasks: Sequence[Task], result: Result) -> Replies:
-        """The replies that a training comes to; what clients will remember waits for ``commit``."""
+        """The replies of a training; the clients' new memory is pending until ``commit``."""
         kept = rows(result.memory, len(tasks)) if result.memory else []
         self._pending = {task.client: memory for task, memory in zip(tasks, kept, strict=False)}
         client = torch.tensor([task.client for task in tasks])
@@ -55,24 +55,24 @@ class EmbeddedEngine:
         return stack(sums)
 
     def close(self) -> None:
-        """End what the trainer started, and forget what clients kept."""
+        """Close the trainer, and drop the clients' memory."""
         self.trainer.close()
         self.memory.close()
 
     def survey(self, clients: Sequence[int]) -> dict[str, Tree]:
-        said = [survey(self.work, client) for client in clients]
-        return {name: self.work.place(stack([one[name] for one in said])) for name in (said or [{}])[0]}
+        found = [survey(self.work, client) for client in clients]
+        return {name: self.work.place(stack([one[name] for one in found])) for name in (found or [{}])[0]}
 
 
 class Request(NamedTuple):
-    """What one run asks of its clients in a round."""
+    """The tasks of one run in a round, and what its server sends."""
 
     tasks: Sequence[Task]
     broadcast: Broadcast
 
 
 def train_all(engines: Sequence[Engine], requests: Sequence[Request]) -> list[Replies | None]:
-    """What each engine's clients reply, None where nothing is asked; engines of one trainer train in one program."""
+    """The replies of each engine's clients, None without tasks; engines that share a trainer train in one program."""
     busy = [place for place, request in enumerate(requests) if request.tasks]
     if len(engines) == 1:
         return [engines[0].train(*requests[0]) if busy else None]

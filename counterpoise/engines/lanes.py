@@ -25,9 +25,9 @@ WIDTHS = (
     48,
     64,
     96,
-)  # lanes that a stack may have, so that captured steps fit again
-LATENCY = 1.0  # what a step costs beside its lanes, in lanes
-GOOD_ENOUGH = 1.25  # times the least cost for which a width that is captured already is taken
+)  # lanes that a stack may have: few, so that captured steps fit again
+LATENCY = 1.0  # fixed cost of a step, in lanes
+GOOD_ENOUGH = 1.25  # times the least cost up to which a captured width is used again
 
 
 class Swap(NamedTuple):
@@ -61,7 +61,7 @@ class Schedule(NamedTuple):
         return sorted(found, key=lambda swap: (swap.after, swap.lane))
 
     def visits(self, visits: Tree, length: int) -> Tree:
-        """Visits [K, S, ...] of clients as visits [W, length, ...] of lanes; what is left over visits client 0's first batch."""
+        """Visits [K, S, ...] of clients as visits [W, length, ...] of lanes; unused steps repeat client 0's first batch."""
         places = torch.zeros(2, len(self.lanes), length, dtype=torch.int64)
         for number, lane in enumerate(self.lanes):
             after = 0
@@ -88,7 +88,7 @@ def schedule(steps: Sequence[int], width: int) -> Schedule:
 def choose_width(steps: Sequence[int], known: Sequence[int]) -> int:
     """As many lanes as the longest client keeps busy: more would wait for it, and fewer would make it wait.
 
-    A width that is known already is taken where it costs little more.
+    A known width is used again where it costs little more.
     """
     most = len(steps)
     ideal = min(sorted({width for width in WIDTHS if width < most} | {most}), key=lambda w: _cost(steps, w))
@@ -121,6 +121,6 @@ def run_lanes(places: Tree, clients: Tree, plan: Schedule, advance: Callable[[],
 
 
 def _copy_rows(to: Tree, row: int, source: Tree, other: int) -> None:
-    """One row of every leaf, in few launches."""
+    """Copy one row of every leaf, in few kernel launches."""
     targets: list[Tensor] = [leaf[row] for leaf in leaves(to)]
     torch._foreach_copy_(targets, [leaf[other] for leaf in leaves(source)])

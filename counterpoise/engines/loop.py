@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from counterpoise.client.chain import Chain
-from counterpoise.client.differentiate import direct_gradient, slopes
+from counterpoise.client.differentiate import direct_gradient, output_gradients
 from counterpoise.client.round import Progress, begin, end, loss_of, step
 from counterpoise.core.messages import Broadcast, Result, Task
 from counterpoise.core.part import Stats
@@ -27,7 +27,7 @@ from counterpoise.engines.workplace import (
 
 @dataclass(frozen=True)
 class LoopTrainer:
-    """Each task by itself, on one thread, so that results do not depend on how many run side by side."""
+    """Each task by itself, on one thread, so that results do not depend on how many run in parallel."""
 
     def train(self, loads: Sequence[Workload]) -> list[Result]:
         with threads(1):
@@ -59,18 +59,20 @@ def train_opened(work: Workplace, opened: Opened, broadcast: Broadcast) -> Resul
 
 
 def _descend(work: Workplace, chain: Chain, progress: Progress, opened: Opened) -> Progress:
-    """All steps where each is ``y - lr g`` and nobody else looks at y: on one copy of the model, in place."""
+    """All steps of plain SGD, ``y - lr g``, in place on one copy of the model."""
     params, total, lr = tmap(torch.clone, progress.params), progress.loss, float(opened.stats.lr)
     for batch in batches_of(work, opened):
         entered = chain.forward(params, batch.x)
-        value, logits, features = slopes(chain, entered, loss_of(work.method, batch, progress.slots))
+        value, logits, features = output_gradients(
+            chain, entered, loss_of(work.method, batch, progress.slots)
+        )
         chain.descend(params, entered, logits, features, lr)
         total = total + value
     return progress._replace(params=params, loss=total)
 
 
 def stack_results(results: Iterable[Result], count: int) -> Result:
-    """One result with a leading axis over tasks; each goes to its row as it comes, so that none is held twice."""
+    """One result with a leading axis over tasks; each is copied to its row as it arrives, so that none is held twice."""
     stacked: Tree = {}
     with torch.no_grad():
         for row, result in enumerate(results):

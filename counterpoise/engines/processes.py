@@ -1,7 +1,7 @@
 """Clients in worker processes, one thread each: the loop engine on all cores, with the same result.
 
-Workers are forked, so they see the data and the method without copies. Trees travel through shared memory, and a line
-of JSON says where they lie.
+Workers are forked, so they see the data and the method without copies. Trees are passed through shared
+memory, and a JSON message says where each tensor lies.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from counterpoise.errors import RunError, is_out_of_memory
 LOST = (EOFError, BrokenPipeError, ConnectionResetError)
 MMAP_THRESHOLD, TRIM_THRESHOLD = -3, -1  # glibc's names of its settings
 DEPTH = 2  # jobs that a worker has at a time
-KEEP = 1 << 30  # bytes that a worker's allocator keeps rather than giving pages back after each step
+KEEP = 1 << 30  # bytes that a worker's allocator keeps instead of returning pages after each step
 
 
 class ProcessTrainer:
-    """Hands each task to the worker that is through first; results are put back in the order of the tasks."""
+    """Hands each task to the first free worker; results are stacked in the order of the tasks."""
 
     def __init__(self, work: Workplace, processes: int) -> None:
         self._broadcast = Slab()
@@ -51,13 +51,13 @@ class ProcessTrainer:
         places = self._broadcast.write(broadcast.to_tree())
         sent = {"round": broadcast.round, "lr": broadcast.lr, "places": places}
         try:
-            return self._share_out(tasks, memories, sent)
+            return self._distribute(tasks, memories, sent)
         except LOST:
             raise RunError(
-                "a worker process ended while it trained a client (out of memory?); engine.processes = 1 needs the least"
+                "a worker process ended while it trained a client (out of memory?); engine.processes = 1 needs the least memory"
             ) from None
 
-    def _share_out(self, tasks: Sequence[Task], memories: Sequence[Memory], sent: dict[str, Any]) -> Result:
+    def _distribute(self, tasks: Sequence[Task], memories: Sequence[Memory], sent: dict[str, Any]) -> Result:
         waiting, stacked = deque(range(len(tasks))), dict[str, Tensor]()
         active = self._workers[: len(tasks)]
 
@@ -68,11 +68,11 @@ class ProcessTrainer:
 
         for worker in active:
             worker.send(sent)
-        for worker in active * DEPTH:  # a second job, so that nobody waits while a result is fetched
+        for worker in active * DEPTH:  # a second job, so that no worker idles while a result is fetched
             submit(worker)
         while busy := [worker for worker in active if worker.jobs]:
-            ready = wait([worker.line for worker in busy])
-            for worker in [worker for worker in busy if worker.line in ready]:
+            ready = wait([worker.pipe for worker in busy])
+            for worker in [worker for worker in busy if worker.pipe in ready]:
                 worker.fetch(stacked, len(tasks))
                 submit(worker)
         return Result.from_tree(unflatten(stacked))
@@ -87,7 +87,7 @@ class ProcessTrainer:
 
 
 class Channel(NamedTuple):
-    """Memory through which a job goes to a worker and its result comes back."""
+    """Shared memory for a job to a worker, and for its result."""
 
     to: Slab
     back: Slab
@@ -98,11 +98,11 @@ class Worker:
 
     def __init__(self, work: Workplace, sent: Slab, others: Sequence[Worker]) -> None:
         context = multiprocessing.get_context("fork")
-        self.line, theirs = context.Pipe()
+        self.pipe, theirs = context.Pipe()
         self.jobs: deque[int] = deque()  # rows of the results to come, the next one first
         self._slabs = [Channel(Slab(), Slab()) for _ in range(DEPTH)]
         self._given = 0
-        ours = [*(other.line for other in others), self.line]
+        ours = [*(other.pipe for other in others), self.pipe]
         self._process: ForkProcess = context.Process(
             target=_serve, args=(work, theirs, ours, sent, self._slabs), daemon=True
         )
@@ -110,20 +110,20 @@ class Worker:
         theirs.close()
 
     def send(self, sent: dict[str, Any]) -> None:
-        self.line.send_bytes(json.dumps({"sent": sent}).encode())
+        self.pipe.send_bytes(json.dumps({"sent": sent}).encode())
 
     def submit(self, row: int, task: Task, memory: Memory) -> None:
         slab = self._given % DEPTH
         places = self._slabs[slab].to.write(memory)
         job = {"client": task.client, "knobs": dict(task.knobs), "places": places, "slab": slab}
-        self.line.send_bytes(json.dumps({"job": job}).encode())
+        self.pipe.send_bytes(json.dumps({"job": job}).encode())
         self.jobs.append(row)
         self._given += 1
 
     def fetch(self, stacked: dict[str, Tensor], count: int) -> None:
-        """Copy the result that is ready into its row of the stacked ones, which the first result lays out."""
-        answer, row = json.loads(self.line.recv_bytes()), self.jobs.popleft()
-        result = self._slabs[answer["slab"]].back.look(as_places(answer["places"]))
+        """Copy the next result into its row of the stacked ones, which the first result allocates."""
+        answer, row = json.loads(self.pipe.recv_bytes()), self.jobs.popleft()
+        result = self._slabs[answer["slab"]].back.view(as_places(answer["places"]))
         if not stacked:
             check_replies_fit(count, bytes_of(result))
         for path, leaf in result.items():
@@ -132,10 +132,10 @@ class Worker:
             stacked[path][row].copy_(leaf)
 
     def stop(self) -> None:
-        # Said aloud: another simulation's workers may hold a copy of this line, so that closing it would not be noticed.
+        # Another simulation's workers may hold a copy of this pipe, so that closing it would not be noticed.
         with suppress(*LOST):
-            self.line.send_bytes(json.dumps({"end": True}).encode())
-        self.line.close()
+            self.pipe.send_bytes(json.dumps({"end": True}).encode())
+        self.pipe.close()
         self._process.join(timeout=5)
         if self._process.is_alive():
             self._process.kill()
@@ -157,17 +157,17 @@ def available_cores() -> int:
 
 def _serve(
     work: Workplace,
-    line: Connection,
+    pipe: Connection,
     inherited: Sequence[Connection],
     sent: Slab,
     slabs: Sequence[Channel],
 ) -> None:
-    """A worker's life: jobs until the line closes. Inherited ends are closed so that it notices."""
+    """A worker's loop: jobs until the pipe closes. Inherited ends are closed so that it notices."""
     for number in (
         signal.SIGINT,
         signal.SIGHUP,
         signal.SIGQUIT,
-    ):  # a terminal sends them to all: the parent decides
+    ):  # a terminal sends them to the whole group: the parent decides
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     keep_memory()
@@ -177,7 +177,7 @@ def _serve(
     broadcast: Broadcast | None = None
     try:
         while True:
-            message = json.loads(line.recv_bytes())
+            message = json.loads(pipe.recv_bytes())
             if "end" in message:
                 return
             if "sent" in message:
@@ -188,13 +188,11 @@ def _serve(
                 memory = to.read(as_places(job["places"]))
                 result = train_task(work, Task(job["client"], job["knobs"]), memory, broadcast)
                 answer = {"slab": job["slab"], "places": back.write(result.to_tree())}
-                line.send_bytes(json.dumps(answer).encode())
+                pipe.send_bytes(json.dumps(answer).encode())
     except LOST:
         return
     except Exception as error:
-        if not is_out_of_memory(
-            error
-        ):  # the parent hears of a worker's end, and says in one line what that means
+        if not is_out_of_memory(error):  # the parent notices the exit and reports it in one line
             raise
 
 
@@ -203,7 +201,7 @@ def _read_broadcast(sent: dict[str, Any], slab: Slab) -> Broadcast:
 
 
 def keep_memory() -> None:
-    """Keep freed memory: by default the same pages are given back and zeroed again in every step."""
+    """Keep freed memory: by default the same pages are returned to the system and zeroed again in every step."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(MMAP_THRESHOLD, KEEP)

@@ -1,4 +1,4 @@
-"""What a client can be asked for, by any engine and over any wire: a first memory, a survey, a measurement, a training."""
+"""What any engine, also over a network, asks of a client: a first memory, a survey, a measurement, a training."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def first_memory(work: Workplace, params: Params) -> Memory:
 
 
 def survey(work: Workplace, client: int) -> dict[str, Tree]:
-    """Part name -> what a client says before round 0."""
+    """Part name -> what a client reports before round 0."""
     data, classes = work.federation.client(client), len(work.federation.classes)
     return {part.name: part.survey(data, classes) for part in work.method.parts if part.survey is not None}
 
@@ -36,13 +36,13 @@ def measure_held_out(
 
 
 def train(trainer: Trainer, loads: Sequence[Workload]) -> list[Result]:
-    """The results of each run's tasks, with a loss that marks those whose memory must never be accepted."""
+    """The results of each run's tasks; the loss is NaN where a client's memory is not finite."""
     return [
         _marked(result, len(load.tasks)) for load, result in zip(loads, trainer.train(loads), strict=True)
     ]
 
 
 def _marked(result: Result, tasks: int) -> Result:
-    """A memory that is not finite makes the reply one that the server refuses."""
+    """A loss of NaN makes the server reject a reply whose memory is not finite."""
     sound = finite_rows(result.memory, tasks).to(result.loss.device)
     return result._replace(loss=torch.where(sound, result.loss, torch.nan))

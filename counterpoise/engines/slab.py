@@ -1,4 +1,4 @@
-"""A piece of memory that two processes share: one writes a tree into it, the other reads it where it lies."""
+"""Shared memory of two processes: one writes a tree into it, the other reads it in place."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from counterpoise.core.tree import Tree, flatten, unflatten
 
-ALIGNMENT = 64  # bytes; matrix products may round by where their inputs lie
+ALIGNMENT = 64  # bytes; matrix products may round by the alignment of their inputs
 
 
 class Place(NamedTuple):
@@ -26,7 +26,7 @@ class Place(NamedTuple):
 
 
 class Slab:
-    """Memory behind a file descriptor that no path leads to: it is gone when both processes are."""
+    """Anonymous memory behind a file descriptor: it is freed when both processes have ended."""
 
     def __init__(self, descriptor: int | None = None) -> None:
         self.descriptor = os.memfd_create("counterpoise") if descriptor is None else descriptor
@@ -45,11 +45,11 @@ class Slab:
         return places
 
     def read(self, places: list[Place]) -> Tree:
-        """The tree that was written, in memory of its own."""
-        return unflatten({path: leaf.clone() for path, leaf in self.look(places).items()})
+        """A copy of the tree that was written."""
+        return unflatten({path: leaf.clone() for path, leaf in self.view(places).items()})
 
-    def look(self, places: list[Place]) -> dict[str, Tensor]:
-        """Path -> tensor as it lies in the slab, until the next tree is written."""
+    def view(self, places: list[Place]) -> dict[str, Tensor]:
+        """Path -> tensor in the slab's own memory, valid until the next tree is written."""
         end = places[-1].offset + places[-1].size if places else 0
         return {place.path: self._at(place, end) if place.size else _empty(place) for place in places}
 
@@ -68,7 +68,7 @@ class Slab:
 
 
 def as_places(rows: list[list[Any]]) -> list[Place]:
-    """Places as they come out of JSON."""
+    """Places read from JSON."""
     return [Place(path, dtype, tuple(shape), offset, size) for path, dtype, shape, offset, size in rows]
 
 

@@ -1,4 +1,4 @@
-"""Clients side by side: the same begin, step and end under ``vmap`` over stacked clients."""
+"""Many clients at once: the same begin, step and end under ``vmap`` over stacked clients."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from counterpoise.client.round import Progress, begin, end, step
 from counterpoise.core.messages import Broadcast, Result
 from counterpoise.core.part import Batch, Stats
 from counterpoise.core.tree import Tree, concatenate, stack, take, tmap
-from counterpoise.engines.captured import CapturedSteps, StackedStep, shape_of
-from counterpoise.engines.compiled import CompiledStep
+from counterpoise.engines.captured import CapturedSteps, CompiledStep, StackedStep, shape_of
 from counterpoise.engines.lanes import choose_width, schedule
 from counterpoise.engines.workplace import Opened, Workload, Workplace, visits_of
 
@@ -36,7 +35,7 @@ class StackedTrainer:
         """The tasks of several runs at once: runs of one method on the same samples, each from its own model."""
         opened = [task for load in loads for task in load.open()]
         owners = [run for run, load in enumerate(loads) for _ in load.tasks]
-        # Longest first: clients of like length share a chunk, and those still active are always a prefix.
+        # Longest first: clients of similar length share a chunk, and those still active are always a prefix.
         order = sorted(range(len(opened)), key=lambda k: -opened[k].plan.steps)
         received = self.work.place(_received([load.broadcast for load in loads]))
         while True:
@@ -104,7 +103,7 @@ class StackedTrainer:
         """One captured step, replayed over lanes of clients: its cost follows the sum of the steps."""
         plan = schedule(steps, choose_width(steps, sorted({width for width, _ in self._captured})))
         clients = {"progress": progress._asdict(), "stats": stats._asdict()}
-        # Filled up to few different lengths, so that a captured step fits the next round too.
+        # Padded to a power of two, so that a captured step fits the next round too.
         along = plan.visits(visits, 1 << (plan.length - 1).bit_length())
         lanes = tmap(lambda leaf: leaf[: len(plan.lanes)], clients)
         inputs = {**lanes, "visits": along}
@@ -120,7 +119,7 @@ class StackedTrainer:
 
 
 def _received(broadcasts: Sequence[Broadcast]) -> Tree:
-    """What the server of the one run sent, or, of several, their servers, stacked."""
+    """The broadcast of one run, or those of several, stacked."""
     sent = [broadcast.to_tree() for broadcast in broadcasts]
     return sent[0] if len(sent) == 1 else stack(sent)
 
@@ -131,7 +130,7 @@ def active_counts(steps: Sequence[int]) -> list[int]:
 
 
 def stack_plans(opened: Sequence[Opened], length: int) -> Tree:
-    """Rows, labels, masks [K, S, B] and draws of every batch; plans shorter than S end in batches that nobody visits."""
+    """Rows, labels, masks [K, S, B] and draws of every batch; shorter plans are filled up with batches that are never trained on."""
 
     def fill(tensor: Tensor) -> Tensor:
         return torch.cat([tensor, tensor.new_zeros(length - len(tensor), *tensor.shape[1:])])

@@ -1,4 +1,4 @@
-"""What every engine shares: the fixed things a client's round needs, and how a task is opened."""
+"""What every engine shares: what a client's round needs, and how a task is opened."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class Engine(Ask, Protocol):
 
     @property
     def memory(self) -> Memories:
-        """What a checkpoint stores of each client: its memory, or where that is on the client's disk, its name."""
+        """What a checkpoint stores of each client: its memory, or the name of it where the client keeps it on its own disk."""
 
     @property
     def refused(self) -> Sequence[Rejection]:
-        """Replies of the last training that were not handed on."""
+        """Replies of the last training that the engine rejected."""
 
     def close(self) -> None:
-        """End what was started."""
+        """Stop processes and release memory."""
 
 
 class Trainer(Protocol):
@@ -47,12 +47,12 @@ class Trainer(Protocol):
         """The tasks of one run, or of several, each by itself or all in one program."""
 
     def close(self) -> None:
-        """End what was started."""
+        """Stop processes and release memory."""
 
 
 @dataclass(frozen=True)
 class Workplace:
-    """A method at work on a federation: what never changes during a run."""
+    """Method, model, settings and data of a run: what never changes during it."""
 
     method: Method
     model: FunctionalModel
@@ -74,7 +74,7 @@ class Workplace:
 
     @cached_property
     def _is_scaled(self) -> bool:
-        """Whether inputs lie in the data as the model wants them."""
+        """Whether the data needs no scaling."""
         scale, shift = self.federation.scaling
         plain = bool((scale == 1).all()) and bool((shift == 0).all())
         return plain and self.federation.train.x.dtype == scale.dtype
@@ -84,7 +84,7 @@ class Workplace:
         return self.federation.train.x.device
 
     def place(self, tree: Tree) -> Tree:
-        """A tree on the device that trains."""
+        """A tree moved to the device of the training data."""
         return tmap(lambda leaf: leaf.to(self.device, non_blocking=True), tree)
 
     def like(self, value: float) -> Tensor:
@@ -93,7 +93,7 @@ class Workplace:
 
 
 def check_replies_fit(tasks: int, size: int) -> None:
-    """A round's replies of `size` bytes each lie in memory side by side until they are averaged."""
+    """Refuse a cohort whose replies of `size` bytes each do not fit into memory together."""
     check_fits(tasks * size, f"cohort.size: a round of {tasks:,} trainings, {in_words(size)} each,")
 
 
@@ -108,7 +108,7 @@ class Opened(NamedTuple):
 
 
 class Workload(NamedTuple):
-    """Tasks of one run, to be trained in one go, perhaps with those of other runs."""
+    """Tasks of one run, trained together, perhaps with those of other runs."""
 
     work: Workplace
     tasks: Sequence[Task]

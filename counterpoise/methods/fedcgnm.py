@@ -41,7 +41,7 @@ def fedcgn(
 
 @method("pcn", paper="Francazi et al. 2023, arXiv:2207.00391")
 def pcn(group_batches: GroupBatches = "shared", weighting: Weighting = "samples") -> Method:
-    """``y <- y - lr sum_c g_c / ||g_c||`` over the classes of a batch: as many backward passes a step as classes.
+    """``y <- y - lr sum_c g_c / ||g_c||`` over the classes of a batch: as many backward passes per step as classes.
 
     With separate batches every class of the client has equally many samples in each batch: the paper's oversampled form.
     """

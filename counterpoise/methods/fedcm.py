@@ -7,7 +7,7 @@ import torch
 from counterpoise.core.method import Method, Weighting, method, part
 from counterpoise.core.part import Census, Exchange, Part, Stats, Step
 from counterpoise.core.tree import Params, Tree, multiply, tmap, zeros
-from counterpoise.parts.server import server_lr
+from counterpoise.parts.server import optional_server_step
 from counterpoise.registry.schema import Fraction, Positive
 
 PAPER = "Xu et al. 2021, arXiv:2106.10874, Algorithm 2"
@@ -41,7 +41,7 @@ def server_direction(alpha: Fraction = 0.1) -> Part:
     )
 
 
-@method("fedcm", paper=PAPER, off={"alpha": 1.0})
-def fedcm(alpha: Fraction = 0.1, server: Positive = 1.0, weighting: Weighting = "uniform") -> Method:
-    """``y <- y - lr (alpha g + (1 - alpha) m)``, m the server's last direction; ``x <- x + server * mean delta``."""
-    return Method((server_direction(alpha), *server_lr(server)), weighting)
+@method("fedcm", paper=PAPER, off={"alpha": 1.0}, renamed={"server": "server_lr"})
+def fedcm(alpha: Fraction = 0.1, server_lr: Positive = 1.0, weighting: Weighting = "uniform") -> Method:
+    """``y <- y - lr (alpha g + (1 - alpha) m)``, m the server's last direction; ``x <- x + server_lr * mean delta``."""
+    return Method((server_direction(alpha), *optional_server_step(server_lr)), weighting)

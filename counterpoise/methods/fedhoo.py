@@ -32,12 +32,12 @@ def fedhoo(
     counts: Counts = "local",
     weighting: Weighting = "samples",
 ) -> Method:
-    """Every client resamples at two rates a round; of the 2^K models that these mix to, the best on validation is kept.
+    """Every client resamples at two rates per round; of the 2^K models they average to, the best on validation is kept.
 
     The rates are the centres of the halves of a box, the leaf of a tree with the largest B; its 2^K parts become leaves
     with ``V = R``. Greedy, as printed: ``B = V``. Optimistic: ``B = V + tau diam^h + sqrt(alpha ln(t + 1) / N)``, with rho
     ``diam rho^h``. Advantage: R less the round's mean. At the largest depth the same box is probed again. With `clusters`
-    clients of like classes share a rate. Add it to any method: ``["fedcgnm", "fedhoo"]``.
+    clients with similar class proportions share a rate. Add it to any method: ``["fedcgnm", "fedhoo"]``.
     """
     bandit = tree_search(selection, reward, depth, tau, alpha, rho)
     return Method(
@@ -53,11 +53,11 @@ def tree_search(
     alpha: float = 0.01,
     rho: float | None = None,
 ) -> Bandit:
-    """The search without its clients."""
+    """The search over the tree alone."""
 
     def score(nodes: Nodes, t: int) -> Tensor:
-        hopeful = optimism(nodes, t, tau, alpha, rho)
-        return hopeful if selection == "optimistic" else torch.where(leaves(nodes), nodes.value, hopeful)
+        upper = optimism(nodes, t, tau, alpha, rho)
+        return upper if selection == "optimistic" else torch.where(leaves(nodes), nodes.value, upper)
 
     def pick(nodes: Nodes, t: int) -> int:
         return int(torch.where(leaves(nodes), score(nodes, t), -torch.inf).argmax())

@@ -16,7 +16,7 @@ PAPER = "Fan et al. 2024, arXiv:2405.18890"
 
 @part("global_perturbation", paper=PAPER, off={"rho": 0.0})
 def global_perturbation(rho: NonNegative = 0.1) -> Part:
-    """``g <- grad f(y + e)``, ``e = rho (x_{t-1} - x_t) / ||x_{t-1} - x_t||`` all round long, 0 in round 0."""
+    """``g <- grad f(y + e)``, ``e = rho (x_{t-1} - x_t) / ||x_{t-1} - x_t||`` constant over a round, 0 in round 0."""
 
     def init(params: Params, census: Census, surveys: Tree) -> Tree:
         return {"previous": params}
@@ -39,5 +39,5 @@ def global_perturbation(rho: NonNegative = 0.1) -> Part:
 
 @method("fedlesam", paper=PAPER, off={"rho": 0.0})
 def fedlesam(rho: NonNegative = 0.1, weighting: Weighting = "samples") -> Method:
-    """SAM with the last global movement as the ascent direction: one pass a step."""
+    """SAM with the last global movement as the ascent direction: one pass per step."""
     return Method((global_perturbation(rho),), weighting)

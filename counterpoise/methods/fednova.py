@@ -39,7 +39,7 @@ def normalised_averaging(mu: NonNegative = 0.0, effective: Literal["response", "
         }
         shares = exchange.weights / exchange.weights.sum()
         tau = (shares * sent[effective]).sum()
-        # Added to the mean, so that what earlier rules of the chain did to it stays.
+        # Added to the mean, so that earlier rules of the chain keep their effect.
         excess = exchange.weights * (tau / sent["response"].clamp(min=1e-12) - 1)
         return add(delta, mix(excess, exchange.replies.delta)), slot
 
@@ -52,5 +52,5 @@ def fednova(
     effective: Literal["response", "steps"] = "response",
     weighting: Weighting = "samples",
 ) -> Method:
-    """Each update divided by what its client's steps amount to, so that clients with more steps do not pull harder."""
+    """Each update divided by the sum of its client's gradient coefficients, so that more steps give no more weight."""
     return Method((*([prox(mu)] if mu else []), normalised_averaging(mu, effective)), weighting)

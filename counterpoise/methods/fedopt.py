@@ -29,5 +29,5 @@ def fedyogi(
     tau: Adaptivity = 1e-3,
     weighting: Weighting = "samples",
 ) -> Method:
-    """As FedAdam, with ``v <- v - (1 - beta2) delta^2 sign(v - delta^2)``: v grows and shrinks at a bounded pace."""
+    """As FedAdam, with ``v <- v - (1 - beta2) delta^2 sign(v - delta^2)``: v changes at a bounded rate."""
     return Method((server_adaptive("yogi", lr, beta1, beta2, tau),), weighting)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from counterpoise.core.method import Method, Weighting, method
 from counterpoise.methods.fedcm import server_direction
-from counterpoise.parts.server import server_lr
+from counterpoise.parts.server import optional_server_step
 from counterpoise.parts.sharpness import sam
 from counterpoise.registry.schema import Fraction, NonNegative, Positive
 
@@ -17,9 +17,9 @@ def fedsam(rho: NonNegative = 0.1, weighting: Weighting = "samples") -> Method:
     return Method((sam(rho),), weighting)
 
 
-@method("mofedsam", paper=PAPER, off={"rho": 0.0, "alpha": 1.0})
+@method("mofedsam", paper=PAPER, off={"rho": 0.0, "alpha": 1.0}, renamed={"server": "server_lr"})
 def mofedsam(
-    rho: NonNegative = 0.1, alpha: Fraction = 0.1, server: Positive = 1.0, weighting: Weighting = "uniform"
+    rho: NonNegative = 0.1, alpha: Fraction = 0.1, server_lr: Positive = 1.0, weighting: Weighting = "uniform"
 ) -> Method:
     """FedCM's rule on the SAM gradient: ``y <- y - lr (alpha g_sam + (1 - alpha) m)``."""
-    return Method((sam(rho), server_direction(alpha), *server_lr(server)), weighting)
+    return Method((sam(rho), server_direction(alpha), *optional_server_step(server_lr)), weighting)

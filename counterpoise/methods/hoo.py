@@ -1,4 +1,4 @@
-"""HOO: Bubeck et al. 2011, JMLR 12, on the tree of rates of FedHOO (paper 000, appendix D.3), as spec 2.2.15 settles it."""
+"""HOO: Bubeck et al. 2011, JMLR 12, on the tree of rates of FedHOO (paper 000, appendix D.3), as in spec 2.2.15."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def hoo(
     counts: Counts = "local",
     weighting: Weighting = "samples",
 ) -> Method:
-    """One box of rates a round, trained once at its centre: down the tree by the largest ``B = min(U, max child B)``.
+    """One box of rates per round, trained once at its centre: down the tree by the largest ``B = min(U, max child B)``.
 
     ``U = V + sqrt(2 ln t / N) + tau rho^h``, infinite for a part never visited; V is the mean of the validation scores below
-    a node. What FedHOO is compared with: it learns one reward a round instead of 2^K.
+    a node. What FedHOO is compared with: it learns one reward per round instead of 2^K.
     """
     bandit = descent(depth, warmup, tau, rho)
     return Method(
@@ -39,7 +39,7 @@ def hoo(
 
 
 def descent(depth: int = 5, warmup: int = 3, tau: float = 1.0, rho: float = 0.5) -> Bandit:
-    """The search without its clients."""
+    """The search over the tree alone."""
 
     def score(nodes: Nodes, t: int) -> Tensor:
         return bounds(nodes, t, tau, rho)

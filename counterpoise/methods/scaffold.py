@@ -7,7 +7,7 @@ import torch
 from counterpoise.core.method import Method, Weighting, method, part
 from counterpoise.core.part import Census, Chart, Exchange, Part, Stats, Step
 from counterpoise.core.tree import Params, Tree, add, mix, norm, subtract, tmap, zeros
-from counterpoise.parts.server import server_lr
+from counterpoise.parts.server import optional_server_step
 from counterpoise.registry.schema import Positive
 
 TINY = 1e-12
@@ -63,7 +63,7 @@ def control_variates() -> Part:
     )
 
 
-@method("scaffold", paper=PAPER)
-def scaffold(server: Positive = 1.0, weighting: Weighting = "uniform") -> Method:
-    """``y <- y - lr (g + c - c_k)``, ``x <- x + server * mean_S (y_k - x)``; use it without local momentum."""
-    return Method((control_variates(), *server_lr(server)), weighting)
+@method("scaffold", paper=PAPER, renamed={"server": "server_lr"})
+def scaffold(server_lr: Positive = 1.0, weighting: Weighting = "uniform") -> Method:
+    """``y <- y - lr (g + c - c_k)``, ``x <- x + server_lr * mean_S (y_k - x)``; use it without local momentum."""
+    return Method((control_variates(), *optional_server_step(server_lr)), weighting)

@@ -1,4 +1,4 @@
-"""Confusion counts that add up over clients, and the scores read off them."""
+"""Confusion counts that add up over clients, and the scores computed from them."""
 
 from counterpoise.metrics.confusion import calibration, confusion, cross_entropies
 from counterpoise.metrics.roc import histograms, per_class_auroc, per_class_average_precision

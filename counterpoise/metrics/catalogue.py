@@ -13,7 +13,7 @@ from counterpoise.metrics import roc, scores
 
 Unit: TypeAlias = Literal["percent", "plain"]
 Place: TypeAlias = Literal["summary", "table", "runs", "curve", "line"]
-# Of the sums that `count_all` of counterpoise.client.measure makes, and of the scores before it, all by name.
+# Takes the sums of `scoring.count_all`, and the scores computed before it, all by name.
 Formula: TypeAlias = Callable[[Mapping[str, Any]], Any]
 
 
@@ -28,7 +28,7 @@ class ScoreEntry(NamedTuple):
     lower: bool = False  # lower is better
     unit: Unit = "percent"
     places: tuple[Place, ...] = ()
-    formula: Formula | None = None  # None: it takes more than sums, such as groups of classes
+    formula: Formula | None = None  # None: it needs more than sums, such as groups of classes
 
     @property
     def headline(self) -> bool:
@@ -38,7 +38,7 @@ class ScoreEntry(NamedTuple):
 
 HEADLINE: tuple[Place, ...] = ("summary",)
 COLUMN: tuple[Place, ...] = ("summary", "table")  # of the comparison's table and the report's
-ALWAYS: tuple[Place, ...] = ("summary", "table", "runs", "curve")  # also where runs stand in a few columns
+ALWAYS: tuple[Place, ...] = ("summary", "table", "runs", "curve")  # also where a run has few columns
 SHORTEST: tuple[Place, ...] = (*ALWAYS, "line")  # also where a run has one line
 
 PER_CLASS = "per_class_"  # begins the names of lists with a value for each class
@@ -46,7 +46,7 @@ SCORES: dict[str, ScoreEntry] = {}  # by name, in the order of tables
 
 
 def register(entry: ScoreEntry) -> ScoreEntry:
-    """Make a score known, after those known already."""
+    """Add a score after those registered before."""
     SCORES[entry.name] = _complete(entry)
     return SCORES[entry.name]
 
@@ -56,7 +56,7 @@ def capital(words: str) -> str:
 
 
 def find(name: str) -> ScoreEntry:
-    """The entry of a score; one that nobody registered is a share, and higher is better."""
+    """The entry of a score; an unregistered one is a share, and higher is better."""
     return SCORES.get(name) or _complete(ScoreEntry(name))
 
 
@@ -75,8 +75,8 @@ def comparable() -> tuple[str, ...]:
     return tuple(dict.fromkeys([*headline(), *others]))
 
 
-def work_out(sums: Tree) -> dict[str, Any]:
-    """Every score that is a formula of sums."""
+def compute_scores(sums: Tree) -> dict[str, Any]:
+    """Every score that has a formula."""
     found: dict[str, Any] = {}
     known = ChainMap(found, _prepared(sums))
     for name, entry in SCORES.items():
@@ -86,7 +86,7 @@ def work_out(sums: Tree) -> dict[str, Any]:
 
 
 def _prepared(sums: Tree) -> Tree:
-    """Sums with histograms that are small, and empty where there were too many classes to count them."""
+    """Sums with only the occupied bins of histograms; none where there were too many classes."""
     counts = sums.get("histograms")
     if counts is None:
         counts = torch.zeros(0, 2, len(sums["confusion"]), dtype=torch.int64)

@@ -1,4 +1,4 @@
-"""What a client counts on its test samples: sums that add up over batches and clients, legal under vmap."""
+"""What a client counts on its test samples: sums that add up over batches and clients; they run under vmap."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def confusion(logits: Tensor, y: Tensor, mask: Tensor | None = None) -> Tensor:
     """Counts [C, C] of true class (row) against predicted class (column); samples with mask 0 do not count."""
     classes = logits.shape[-1]
     weight = _weights(y, mask)  # [B]
-    # padding may carry any label, so it is sent to a legal cell, where it adds 0
+    # padding may carry any label, so it is sent to a valid cell, where it adds 0
     cell = torch.where(weight > 0, y * classes + logits.argmax(-1), 0)
     counts = torch.zeros(classes * classes, dtype=torch.int64, device=logits.device)
     return counts.scatter_add(0, cell, weight).view(classes, classes)
@@ -34,8 +34,8 @@ def calibration(logits: Tensor, y: Tensor, mask: Tensor | None = None, bins: int
 def cross_entropies(logits: Tensor, y: Tensor, mask: Tensor | None = None) -> Tensor:
     """Sums [2] of samples and of ``-log softmax(z)_y``."""
     weight = _weights(y, mask).double()
-    legal = torch.where(weight > 0, y, 0)  # padding may carry any label
-    each = torch.where(weight > 0, F.cross_entropy(logits.double(), legal, reduction="none"), 0.0)
+    valid = torch.where(weight > 0, y, 0)  # padding may carry any label
+    each = torch.where(weight > 0, F.cross_entropy(logits.double(), valid, reduction="none"), 0.0)
     return torch.stack([weight.sum(), each.sum()])
 
 

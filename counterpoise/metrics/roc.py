@@ -1,7 +1,7 @@
 """How well the probability of a class ranks its samples before the rest: histograms that add up, and areas under curves.
 
 Scores in one bin are tied. Bins are narrow around p = 1 / C and widen in proportion to the distance from it, in
-logits: a model that has hardly learned and one that is sure of everything are both told apart.
+logits: this separates the scores of a model that has hardly learned as well as of one that is sure of everything.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ def histograms(logits: Tensor, y: Tensor, mask: Tensor | None = None) -> Tensor:
     columns = own * classes + torch.arange(classes, device=logits.device)
     cells = (_bins(logits, bins) * (2 * classes) + columns).reshape(-1)
     weights = weight[:, None].expand(own.shape).reshape(-1)
-    # made from the logits, so that it is stacked wherever they are
+    # made from the logits, so that it is batched under vmap as they are
     counts = logits.new_zeros(bins * 2 * classes, dtype=torch.int64)
     return counts.scatter_add_(0, cells, weights).view(bins, 2, classes)
 
 
 def occupied(counts: Tensor) -> Tensor:
-    """The bins that somebody is in: no area depends on the others, which are most."""
+    """The bins that are not empty; the others, which are most, change no area."""
     return counts[counts.flatten(1).sum(1) > 0].cpu()
 
 

@@ -107,8 +107,8 @@ def weighted_score(
     values = [*per_class_recall(confusion), *per_class_precision(confusion)]
     for name, weights in (("recall_weights", recall_weights), ("precision_weights", precision_weights)):
         if 2 * len(weights) != len(values) or not all(0 <= w < math.inf for w in weights):
-            legal = f"{len(values) // 2} numbers of at least 0, one a class"
-            raise ConfigError(f"{name} = {short(list(weights))} is not legal; legal: {legal}")
+            needed = f"{len(values) // 2} numbers of at least 0, one per class"
+            raise ConfigError(f"{name} must be {needed}, not {short(list(weights))}")
     return _weighted_mean([*recall_weights, *precision_weights], values)
 
 
@@ -136,7 +136,7 @@ def mean_cross_entropy(sums: Counts) -> Score:
 
 
 def mean_score(values: Iterable[Score]) -> Score:
-    """Mean of the scores that there are."""
+    """Mean of the scores that are not None."""
     present = _present(values)
     return math.fsum(present) / len(present) if present else None
 
@@ -145,7 +145,7 @@ def _margins(confusion: Counts) -> list[tuple[float, float, float]]:
     """Hits, support and predictions of each class."""
     counts = torch.as_tensor(confusion, dtype=torch.float64, device="cpu")
     if counts.dim() != 2 or counts.shape[0] != counts.shape[1]:
-        raise ConfigError(f"confusion of shape {list(counts.shape)} is not legal; legal: [C, C]")
+        raise ConfigError(f"confusion must have shape [C, C], not {list(counts.shape)}")
     return list(zip(*(c.tolist() for c in (counts.diagonal(), counts.sum(1), counts.sum(0))), strict=True))
 
 

@@ -1,4 +1,4 @@
-"""How a model is scored: what is counted on each batch, and the scores that the sums come to."""
+"""How a model is scored: what is counted on each batch, and the scores computed from the sums."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from counterpoise.core.part import Batch, Outputs
 from counterpoise.core.tree import Tree
 from counterpoise.metrics import scores
-from counterpoise.metrics.catalogue import work_out
+from counterpoise.metrics.catalogue import compute_scores
 from counterpoise.metrics.confusion import calibration, confusion, cross_entropies
 from counterpoise.metrics.roc import bins_for, histograms
 from counterpoise.metrics.shots import Shots, group_recall
@@ -27,7 +27,7 @@ class Scoring:
 
     def scores(self, sums: Tree) -> dict[str, Any]:
         """Scores by name from the sums that `count_all` made."""
-        found = summarise(sums["confusion"], self.shots, self.classes) | work_out(sums)
+        found = summarise(sums["confusion"], self.shots, self.classes) | compute_scores(sums)
         if self.recall_weights or self.precision_weights:
             nothing = [0.0] * len(self.classes)
             found["weighted_score"] = scores.weighted_score(

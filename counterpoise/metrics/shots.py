@@ -51,7 +51,7 @@ def shots_from_sets(head: Iterable[int], medium: Iterable[int], tail: Iterable[i
     shots = Shots(*(tuple(sorted(group)) for group in (head, medium, tail)))
     named = sorted(shots.head + shots.medium + shots.tail)
     if named != list(range(classes)):
-        raise ConfigError(f"shots name the classes {short(named)}; legal: each of 0 to {classes - 1} once")
+        raise ConfigError(f"shots must name each class from 0 to {classes - 1} once, not {short(named)}")
     return shots
 
 
@@ -71,8 +71,6 @@ def group_recall(recalls: Sequence[Score], ids: Iterable[int]) -> Score:
 
 def _check_rule(counts: list[int], head: float, medium: float) -> None:
     if min(counts, default=0) < 0 or sum(counts) <= 0:
-        raise ConfigError(f"training counts {short(counts)} are not legal; legal: none below 0, one above")
+        raise ConfigError(f"training counts must be at least 0, and one above 0, not {short(counts)}")
     if not 0 < head <= medium <= 1:
-        raise ConfigError(
-            f"shots: head = {head}, medium = {medium} is not legal; legal: 0 < head <= medium <= 1"
-        )
+        raise ConfigError(f"shots must have 0 < head <= medium <= 1, not head = {head}, medium = {medium}")

@@ -26,7 +26,7 @@ class Classifier(nn.Module):
 
 
 def feature_count(body: nn.Module, input_shape: tuple[int, ...]) -> int:
-    """F of the [B, F] a body returns, by a dry run on one empty sample that leaves no trace in running statistics."""
+    """F of the [B, F] a body returns, by a forward pass of one empty sample that leaves running statistics as they are."""
     training = body.training
     with torch.no_grad():
         features: Tensor = body.eval()(torch.zeros(1, *input_shape))
@@ -38,7 +38,7 @@ def image_shape(model: str, input_shape: tuple[int, ...]) -> tuple[int, int, int
     """Channels, height and width, or a ConfigError where the input is not an image."""
     if len(input_shape) != 3:
         raise ConfigError(
-            f"model {model}: an input of shape {list(input_shape)} is not an image; legal: [channels, height, width]"
+            f"model {model}: the input must be an image [channels, height, width], not of shape {list(input_shape)}"
         )
     channels, height, width = input_shape
     return channels, height, width

@@ -1,4 +1,4 @@
-"""Last layers that stand in for the linear head."""
+"""Last layers that replace the linear head."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class CosineHead(nn.Linear):
 
 
 def has_features(module: nn.Module) -> bool:
-    """Whether a module says what enters its last layer."""
+    """Whether a module has `features`, the input of its last layer, and a `head`."""
     return callable(getattr(module, "features", None)) and isinstance(
         getattr(module, "head", None), nn.Module
     )

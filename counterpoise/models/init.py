@@ -51,8 +51,10 @@ def _bound(path: str, layer: nn.Module) -> float:
         return 1 / math.sqrt(layer.hidden)
     if isinstance(layer, _WEIGHTED):
         return 1 / math.sqrt(layer.weight[0].numel())
-    legal = ", ".join(kind.__name__ for kind in (*_WEIGHTED, LSTM, *_NORMS))
-    raise ConfigError(f"initialise: no rule for {type(layer).__name__} at {short(path)}; legal: {legal}")
+    known = ", ".join(kind.__name__ for kind in (*_WEIGHTED, LSTM, *_NORMS))
+    raise ConfigError(
+        f"initialise: no rule for {type(layer).__name__} at {short(path)}; it must be one of {known}"
+    )
 
 
 def _reset_norm(layer: nn.Module) -> None:

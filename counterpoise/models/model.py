@@ -26,7 +26,7 @@ FACTORIES = (torch.empty, torch.zeros, torch.ones, torch.full, torch.rand, torch
 
 
 class _Measured(TorchFunctionMode):
-    """Adds up what a builder asks for, and refuses more than fits before it is made."""
+    """Adds up the bytes that a builder allocates, and refuses more than fits before they are allocated."""
 
     def __init__(self, name: str) -> None:
         super().__init__()
@@ -44,13 +44,11 @@ class _Measured(TorchFunctionMode):
 
 
 def build_model(name: str, build: Builder, input_shape: tuple[int, ...], classes: int) -> nn.Module:
-    """The model of a builder, as long as it fits into memory; `name` is for the error's sake."""
+    """The model of a builder, where it fits into memory; errors begin with its `name`."""
     try:
         with _Measured(name):
             return build(input_shape, classes)
     except (RuntimeError, TypeError, OverflowError) as error:
         if "overflow" not in str(error).lower():
             raise
-        raise ConfigError(
-            f"model {name}: a layer has more numbers than 64 bits count; legal: what fits into memory"
-        ) from None
+        raise ConfigError(f"model {name}: the size of a layer must fit into 64 bits") from None

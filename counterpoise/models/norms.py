@@ -1,4 +1,4 @@
-"""Normalisation layers that stack: each runs under vmap and grad, in training and in evaluation."""
+"""Normalisation layers that run under vmap and grad, in training and in evaluation."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def make_norm(kind: NormKind, channels: int, groups: int = 2) -> nn.Module:
 class BatchNorm(nn.Module):
     """``(x - mean) / sqrt(var + eps) * weight + bias`` for each channel of [B, channels, ...].
 
-    The numbers are those of torch's own layers, whose kernels do not stack in evaluation on every device. A channel
+    The numbers are those of torch's own layers, whose kernels do not run under vmap in evaluation on every device. A channel
     seen only once has no unbiased variance; its biased one, 0, enters the running variance instead of NaN. Under
-    bfloat16 the moments are worked out and kept in the type of the running statistics.
+    bfloat16 the moments are computed and kept in the type of the running statistics.
     """
 
     weight: nn.Parameter | None
@@ -80,7 +80,7 @@ class BatchNorm(nn.Module):
 
 
 def with_own_norms(module: nn.Module) -> nn.Module:
-    """A copy of the module with our BatchNorm in the place of torch's; names of parameters and buffers stay."""
+    """A copy of the module with our BatchNorm instead of torch's; names of parameters and buffers stay."""
     module = deepcopy(module)
     for parent in list(module.modules()):
         for name, layer in parent.named_children():
@@ -90,7 +90,7 @@ def with_own_norms(module: nn.Module) -> nn.Module:
 
 
 def _is_plain(layer: TorchBatchNorm) -> bool:
-    """Whether it normalises as ours does, and nothing else happens when it is called."""
+    """Whether it normalises as ours does, and has no hooks."""
     return layer.running_mean is not None and not (layer._forward_hooks or layer._forward_pre_hooks)
 
 

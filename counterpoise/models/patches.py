@@ -12,10 +12,10 @@ from counterpoise.models.init import HeConv2d
 
 
 class PatchConv2d(nn.Conv2d):
-    """``patches(x) W``: the same numbers as the convolution whose place it takes, up to rounding.
+    """``patches(x) W``: the same numbers as the convolution it replaces, up to rounding.
 
     Libraries run the convolutions of stacked models, which are grouped ones, several times slower than this; it pays
-    only where a compiler fuses the making of the patches.
+    only where a compiler fuses the copying of the patches.
     """
 
     def _conv_forward(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

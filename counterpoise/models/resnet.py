@@ -32,7 +32,7 @@ def resnet18(
 ) -> Builder:
     """Two basic blocks in each of four stages: 512 features.
 
-    The papers part in two ways: FedCGNM normalises groups and FedWCM keeps the ImageNet stem on 32x32 images.
+    The papers differ: FedCGNM normalises groups and FedWCM keeps the ImageNet stem on 32x32 images.
     """
     return _resnet("resnet18", (2, 2, 2, 2), stem, _conv_norm(norm, groups, init), width)
 
@@ -56,7 +56,7 @@ def _resnet(name: str, depths: tuple[int, ...], stem: Stem, conv_norm: ConvNorm,
 
 
 class _GlobalAverage(nn.Module):
-    """``AdaptiveAvgPool2d(1)`` and flat; that one has no rule for stacked models and says so in every run."""
+    """``AdaptiveAvgPool2d(1)`` and flat; that one has no batching rule for vmap and warns in every run."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x.mean((-2, -1))

@@ -42,10 +42,10 @@ def cnn_lstm(norm: NormKind = "batch", groups: Count = 2, width: Count = 128, hi
 
 
 def _signal_shape(input_shape: tuple[int, ...]) -> tuple[int, int]:
-    """Channels and steps; three times halved, at least one step must remain."""
+    """Channels and steps; after three halvings at least one step must remain."""
     if len(input_shape) not in (1, 2) or input_shape[-1] < 8:
         raise ConfigError(
-            f"model cnn_lstm: an input of shape {list(input_shape)} is not a signal; legal: [steps] or [channels, steps] with at least 8 steps"
+            f"model cnn_lstm: the input must be [steps] or [channels, steps] with at least 8 steps, not of shape {list(input_shape)}"
         )
     return (1, *input_shape)[-2], input_shape[-1]
 

@@ -32,8 +32,8 @@ def group_momentum(
     """``g <- sum_h m_h / ||m_h||``, ``m_h <- beta m_h + (1 - beta) g_h`` from 0 in each round, over groups of classes.
 
     g_h is the gradient of ``(1 / B) sum of the losses of the batch's samples in G_h``; the norm is over all parameters.
-    A group without a sample in the batch has ``g_h = 0`` and goes on along its momentum. The groups are those of least
-    variance of the resampled class proportions, even parts ("half"), one a class ("classes"), or the `minority` rarest
+    A group without a sample in the batch has ``g_h = 0`` and continues along its momentum. The groups are those of least
+    variance of the resampled class proportions, even parts ("half"), one per class ("classes"), or the `minority` rarest
     classes against the rest. With separate batches every batch holds equally many samples of each group.
     """
 
@@ -77,7 +77,7 @@ def sum_of_units(vectors: Params) -> Params:
 
 
 def _weighted_sum(scales: Tensor, vectors: Tensor) -> Tensor:
-    """``sum_h s_h v_h``: on a CPU quickest as a product; a GPU would use a tile of it for one row, and fuses this."""
+    """``sum_h s_h v_h``: on a CPU fastest as a product; a GPU would use a tile of it for one row, and fuses this."""
     if vectors.is_cuda:
         return (scales.view(-1, *[1] * (vectors.dim() - 1)) * vectors).sum(0)
     product: Tensor = torch.tensordot(scales, vectors, 1)

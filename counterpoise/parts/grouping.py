@@ -1,4 +1,4 @@
-"""Classes in groups of like frequency: paper 000 (FedCGNM), section 3.2, with the ties as spec 2.1.21 and 7 settle them."""
+"""Classes in groups of similar frequency: paper 000 (FedCGNM), section 3.2, with ties resolved as in spec 2.1.21 and 7."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def ranks(counts: Tensor, owned: Tensor) -> Tensor:
 
 
 def even_starts(present: Tensor, groups: int) -> Tensor:
-    """[H - 1] where groups begin that are as even as may be, smaller ones first; beyond the classes: never."""
+    """[H - 1] where groups begin that are as even as possible, smaller ones first; groups beyond the classes are empty."""
     group = torch.arange(1, groups, device=present.device)
     filled = present.clamp(min=1, max=groups)
     return torch.where(group < filled, group * present // filled, present)

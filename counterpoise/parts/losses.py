@@ -1,4 +1,4 @@
-"""Losses of one sample; the round takes their mean. Formulas in spec 3.2."""
+"""Losses per sample; the round takes their mean. Formulas in spec 3.2."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A search for the rate at which each client, or each cluster of clients, resamples: one round, one trial."""
+"""A search for the rate at which each client, or each cluster of clients, resamples: one trial per round."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from counterpoise.errors import ConfigError
 from counterpoise.parts.counts import survey_counts
 from counterpoise.parts.rate_tree import Nodes, plant, sides
 
-MANY, MOST = 2**8, 2**12  # models a round that are worth a warning, and that are too many
+MANY, MOST = 2**8, 2**12  # models per round: more give a warning, an error
 WIDEST = 30  # rates of a search; a node has 2^30 children then
-SIBLINGS = 8  # of the children of a node, how many a picture shows
+SIBLINGS = 8  # children of a node that a chart shows
 COLUMNS = ("parent", "depth", "visits", "reward", "score", "rate")
 
 
@@ -34,16 +34,16 @@ class Bandit(NamedTuple):
 def rate_search(
     name: str, bandit: Bandit, low: float, high: float, warmup: int, clusters: int | None
 ) -> Part:
-    """Every client trains at each probed rate; the best of the models that these replies mix to is kept.
+    """Every client trains at each probed rate; the best of the models that combinations of their replies average to is kept.
 
-    In the first rounds nothing is learned from them, since a model that has hardly trained says little about rates.
+    The warm-up rounds do not change the tree, since a model that has hardly trained says little about rates.
     """
     if low > high:
-        raise ConfigError(f"{name}: low = {low:g} is above high = {high:g}; legal: low up to high")
+        raise ConfigError(f"{name}: low must be at most high = {high:g}, not {low:g}")
 
     def init(params: Params, census: Census, surveys: Tree) -> Tree:
         cluster = (
-            each_its_own(census.samples)
+            singletons(census.samples)
             if clusters is None
             else cluster_clients(name, surveys["counts"].cpu(), clusters)
         )
@@ -95,12 +95,12 @@ def rate_search(
 
 
 def _read(slot: Tree) -> tuple[Nodes, int]:
-    # A checkpoint that is read back may lie on a GPU.
+    # The slots of a resumed run may be on a GPU.
     return Nodes(**tmap(Tensor.cpu, slot["nodes"])), int(slot["rounds"])
 
 
-def each_its_own(samples: Tensor) -> Tensor:
-    """[N] a cluster for each client that has samples, -1 for the others."""
+def singletons(samples: Tensor) -> Tensor:
+    """[N] a cluster of its own for each client that has samples, -1 for the others."""
     return torch.where(samples > 0, (samples > 0).cumsum(0) - 1, -1)
 
 
@@ -111,7 +111,7 @@ def cluster_clients(name: str, counts: Tensor, clusters: int) -> Tensor:
     present = torch.nonzero(counts.sum(1)).flatten()
     if clusters > len(present):
         raise ConfigError(
-            f"{name}: clusters = {clusters} is not legal with {len(present)} clients; legal: 1 to {len(present)}"
+            f"{name}: clusters must be 1 to {len(present)}, the number of clients with samples, not {clusters}"
         )
     shares = counts[present].double() / counts[present].sum(1, keepdim=True)
     found = cut_tree(linkage(shares.numpy(), "ward"), clusters).ravel() if len(present) > 1 else [0]
@@ -123,12 +123,10 @@ def cluster_clients(name: str, counts: Tensor, clusters: int) -> Tensor:
 def check_size(name: str, count: int, dimensions: int) -> None:
     """Refuse a round that would never end; warn of one that takes long."""
     models = count**dimensions
-    words = f"{name}: {count} trainings of each of {dimensions} clients or clusters make {models} models to score a round"
+    words = f"{name}: {count} trainings of each of {dimensions} clients or clusters make {models} models to score per round"
     if models > MOST or dimensions > WIDEST:
         most = WIDEST if models <= MOST else int(math.log(MOST, count))
-        raise ConfigError(
-            f"{words}; legal: up to {most} clients, or clusters = 1 to {most}, each with one rate"
-        )
+        raise ConfigError(f"{words}; at most {most} clients, or clusters = 1 to {most}")
     if models > MANY:
         logging.getLogger("counterpoise").warning("%s; fewer `clusters` make fewer", words)
 

@@ -1,4 +1,4 @@
-"""A tree of boxes of rates: paper 000 (FedHOO), section 3.3 and Algorithm 2, with its misprints as spec 2.2 settles them."""
+"""A tree of boxes of rates: paper 000 (FedHOO), section 3.3 and Algorithm 2, corrected as in spec 2.2."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 class Nodes(NamedTuple):
-    """Nodes in order of birth: a parent stands before its children, the root first. G is the number of rates."""
+    """Nodes in order of creation: a parent comes before its children, the root first. G is the number of rates."""
 
     lower: Tensor  # [n, G] float64
     upper: Tensor  # [n, G]
@@ -21,7 +21,7 @@ class Nodes(NamedTuple):
 
 
 def plant(low: float, high: float, dimensions: int) -> Nodes:
-    """A root that covers ``[low, high]^G`` and knows nothing yet."""
+    """A root that covers ``[low, high]^G`` and has no visits yet."""
     box = torch.ones(1, dimensions, dtype=torch.float64)
     zero = torch.zeros(1, dtype=torch.int64)
     return Nodes(low * box, high * box, zero - 1, zero, zero.double(), zero.double())
@@ -50,8 +50,8 @@ def grow(nodes: Nodes, node: int, places: Tensor, rewards: Tensor) -> Nodes:
     """Children of a node at these places, each visited once."""
     lower, upper = halves(nodes, node, places)
     once = torch.ones_like(places)
-    born = Nodes(lower, upper, node * once, (nodes.depth[node] + 1) * once, once.double(), rewards)
-    return Nodes(*(torch.cat(both) for both in zip(nodes, born, strict=True)))
+    children = Nodes(lower, upper, node * once, (nodes.depth[node] + 1) * once, once.double(), rewards)
+    return Nodes(*(torch.cat(both) for both in zip(nodes, children, strict=True)))
 
 
 def back_up(nodes: Nodes, node: int, rewards: Tensor) -> Nodes:
@@ -98,7 +98,7 @@ def bounds(nodes: Nodes, round: int, tau: float, rho: float) -> Tensor:
 
 
 def descend(nodes: Nodes, bound: Tensor, deepest: int) -> tuple[int, int | None]:
-    """HOO's way down along the largest bounds: the last node, and the part of it to visit first, none at the deepest level."""
+    """HOO's way down along the largest bounds: the last node, and the part of it to visit first, None at the deepest level."""
     node, parts = 0, 2 ** nodes.lower.shape[1]
     while int(nodes.depth[node]) < deepest:
         children = torch.nonzero(nodes.parent == node).flatten()

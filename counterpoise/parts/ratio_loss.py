@@ -18,9 +18,9 @@ from counterpoise.parts.class_weights import weight_by_class
 from counterpoise.parts.counts import survey_counts
 from counterpoise.registry.schema import NonNegative
 
-LARGEST = 5000.0  # ratio that is still believed
-UNKNOWN = 10.0  # ratio where no weight speaks for a class, or the others do not move
-CLEAR = 0.8  # a weight speaks for a class whose update all others stay below this much of
+LARGEST = 5000.0  # largest ratio that is used
+UNKNOWN = 10.0  # ratio where no weight is clearly of a class, or the other classes do not move it
+CLEAR = 0.8  # a weight is clearly of a class where all other classes' updates are below this share of its own
 WEIGHTS = Chart("weights", "bars", "Weight of each class", lambda slot: slot["weights"], "classes")
 
 
@@ -39,7 +39,7 @@ def ratio_loss(
     def adapt(module: nn.Module) -> nn.Module:
         if not has_features(module):
             raise ConfigError(
-                f"ratio_loss: {type(module).__name__} does not say what enters its last layer; legal: a module with `features` and `head`, or source = 'counts'"
+                f"ratio_loss: source = 'auxiliary' needs a model with `features` and `head`, not {type(module).__name__}"
             )
         return module
 
@@ -57,7 +57,7 @@ def ratio_loss(
         return {"weights": shared["weights"].to(stats.lr)}
 
     def update(delta: Params, slot: Tree, exchange: Exchange) -> tuple[Params, Tree]:
-        assert exchange.measure is not None  # or it would have been refused
+        assert exchange.measure is not None  # a run without server samples is refused
         buffers = average_buffers(exchange.weights, exchange.replies.buffers)
         sums = exchange.measure(add(exchange.params, delta), buffers, head_gradients)
         means = sums["gradients"] / sums["samples"].clamp(min=1).view(-1, 1, 1)
@@ -78,17 +78,17 @@ def ratio_loss(
 
 
 def head_gradients(outputs: Outputs, batch: Batch) -> Tree:
-    """[C, C, F] gradient of the output weights, summed over the samples of each class; known from one forward pass."""
+    """[C, C, F] gradient of the output weights, summed over the samples of each class; computed from one forward pass."""
     own = F.one_hot(batch.y, outputs.logits.shape[-1]).to(outputs.logits)  # [B, C]
-    slopes = torch.softmax(outputs.logits, -1) - own
+    by_logits = torch.softmax(outputs.logits, -1) - own
     return {
-        "gradients": torch.einsum("bq,bp,bf->qpf", own, slopes, outputs.features),
+        "gradients": torch.einsum("bq,bp,bf->qpf", own, by_logits, outputs.features),
         "samples": own.sum(0),
     }
 
 
 def update_ratios(gradients: Tensor) -> Tensor:
-    """[C] of gradients [C, C, F] of each class: own against the mean of the others', at weights that speak for the class."""
+    """[C] of gradients [C, C, F] of each class: own against the mean of the others', at weights that are clearly of the class."""
     classes = len(gradients)
     mine = gradients.diagonal().mT  # [C, F]: of class p, at the weights of output p
     others = gradients.transpose(0, 1)[~torch.eye(classes, dtype=torch.bool)].view(classes, classes - 1, -1)

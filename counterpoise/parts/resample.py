@@ -23,7 +23,7 @@ PAPER = "FedCGNM (paper 000), section 3.3"
 GROWTH = Chart(
     "growth",
     "bars",
-    "How many times as long an epoch is as without resampling",
+    "Length of an epoch, relative to no resampling",
     lambda slot: slot["growth"],
     "clients",
 )
@@ -38,13 +38,13 @@ def resample(
     """Class c gets ``round(n_c min(cap, (n_max / n_c)^rate))`` samples: all of them so many times, some once more.
 
     Rate 0 changes nothing, rate 1 makes all present classes equal; a list has one rate for each client. With global counts
-    the factor is that of all clients' counts. An epoch is a pass over the longer list. A task's own `rate` comes first.
+    the factor is that of all clients' counts. An epoch is a pass over the longer list. A task's own `rate` takes precedence.
     """
 
     def init(params: Params, census: Census, surveys: Tree) -> Tree:
         if isinstance(rate, list) and len(rate) != census.clients:
             raise ConfigError(
-                f"resample: rate lists {len(rate)} rates for {census.clients} clients; legal: one for each, or one number"
+                f"resample: rate must be one number, or a list of one per client ({census.clients}), not of {len(rate)}"
             )
         known = {"counts": surveys["counts"].sum(0)} if counts == "global" else {}
         return known | {"growth": torch.ones(census.clients)}
@@ -61,7 +61,7 @@ def resample(
     ) -> tuple[ClientData, Tree]:
         chosen = knobs["rate"] if isinstance(rate, list) else knobs.get("rate", rate)
         if data.strata is not None:
-            raise ConfigError("resample changes the groups that batches are drawn from; list it first")
+            raise ConfigError("resample must come before the part that draws batches by group; list it first")
         own = torch.bincount(data.labels, minlength=len(shared.get("counts", [0])))
         wanted = wanted_counts(own, shared.get("counts", own), chosen, cap)
         return repeat(data, own, wanted, stream), memory
@@ -73,7 +73,7 @@ def resample(
     def update(delta: Params, slot: Tree, exchange: Exchange) -> tuple[Params, Tree]:
         replies, growth = exchange.replies, slot["growth"]
         latest = replies.upload["resample"]["growth"].to(growth)
-        # A run that went on has its slots where its model is.
+        # The slots of a resumed run are on the device of its model.
         return delta, slot | {"growth": growth.scatter(0, replies.client.to(growth.device), latest)}
 
     return Part(
@@ -96,14 +96,14 @@ def wanted_counts(own: Tensor, known: Tensor, rate: float, cap: float) -> Tensor
 
 
 def repeat(data: ClientData, own: Tensor, wanted: Tensor, stream: torch.Generator) -> ClientData:
-    """Every sample as often as its class calls for, in the old order; who comes once more is drawn."""
+    """Every sample as often as its class needs, in the old order; which ones get one more copy is drawn."""
     labels = data.labels
     times, more = wanted // own.clamp(min=1), wanted % own.clamp(min=1)
     repeats = times[labels] + (places_in_class(labels, own, stream) < more[labels])
     positions = torch.repeat_interleave(repeats)
     chances = data.chances
     if chances is not None:
-        # Whoever set chances set how often each class comes: resampling then only lengthens the epoch.
+        # With chances the share of each class is set already: resampling then only lengthens the epoch.
         chances = (chances * (own / wanted.clamp(min=1))[labels])[positions]
     return ClientData(data.rows[positions], labels[positions], chances)
 

@@ -11,7 +11,7 @@ from counterpoise.core.part import Census, Chart, Exchange, Part
 from counterpoise.core.tree import Params, Tree, add, multiply, norm, tmap, zeros
 from counterpoise.registry.schema import Interval, Positive, ProperFraction
 
-Adaptivity = Annotated[float, Interval(0, 1e15, open_low=True)]  # whose square a float32 still holds
+Adaptivity = Annotated[float, Interval(0, 1e15, open_low=True)]  # its square fits into a float32
 
 
 @part("server_step", off={"lr": 1.0})
@@ -69,6 +69,6 @@ def server_adaptive(
     return Part("server_adaptive", init=init, update=update)
 
 
-def server_lr(lr: float) -> tuple[Part, ...]:
-    """The server's step as a part, where it is not the plain 1."""
+def optional_server_step(lr: float) -> tuple[Part, ...]:
+    """`server_step` as parts of a method: none where the rate is 1."""
     return () if lr == 1 else (server_step(lr),)

@@ -1,4 +1,4 @@
-"""Gradients taken a little uphill: sharpness-aware minimisation."""
+"""Sharpness-aware minimisation: gradients at a point a little uphill."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ TINY = 1e-7
     off={"rho": 0.0},
 )
 def sam(rho: NonNegative = 0.1) -> Part:
-    """``g <- grad f(y + rho g / ||g||)``, the norm over all parameters together; two passes a step."""
+    """``g <- grad f(y + rho g / ||g||)``, the norm over all parameters together; two passes per step."""
 
     def gradient(slot: Tree, step: Step) -> tuple[Gradient, Tree]:
         here = step.gradient_at(step.params)
         uphill = add(step.params, here.grads, rho / (norm(here.grads) + TINY))
-        # Running statistics belong to the model that is trained, not to the one looked at uphill.
+        # Running statistics are those of the model that is trained, not of the perturbed one.
         return step.gradient_at(uphill)._replace(buffers=here.buffers, loss=here.loss), slot
 
     return Part("sam", gradient=gradient)

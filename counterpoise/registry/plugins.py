@@ -16,13 +16,13 @@ def load_plugins() -> None:
     for point in entry_points(group=GROUP):
         try:
             point.load()
-        except Exception as error:  # whatever a foreign module does, the user must hear whose it was
+        except Exception as error:  # a plugin may raise anything; the error names it
             raise ConfigError(
                 f"the installed plugin {point.name!r} ({point.value}) cannot be loaded: {type(error).__name__}: {error}"
             ) from error
 
 
 def plugin_versions() -> dict[str, str]:
-    """The packages that plugins come from, by name."""
+    """Package name -> version, of the packages that plugins come from."""
     found = (point.dist for point in entry_points(group=GROUP))
     return {package.name: package.version for package in found if package is not None}

@@ -2,34 +2,63 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
+import logging
 import math
 import pkgutil
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from counterpoise.errors import ConfigError, legal_words, short
-from counterpoise.registry.places import NOWHERE, PLACES, unknown_name
 from counterpoise.registry.plugins import load_plugins
 from counterpoise.registry.settings import Parameter, read_parameters
 
 Product = TypeVar("Product")
 Factory = TypeVar("Factory", bound=Callable[..., Any])
-LOADING = threading.RLock()  # of all registries: what one loads may ask another
+LOADING = threading.RLock()  # shared by all registries: a module that one loads may use another
+
+
+class Place(NamedTuple):
+    """Where a config names one of a kind, and the command that lists them."""
+
+    key: str
+    command: str
+
+
+NOWHERE = Place("", "")
+PLACES = {
+    "method": Place("method", "counterpoise ls methods"),
+    "part": Place("method", "counterpoise ls parts"),
+    "data set": Place("data.name", "counterpoise ls data"),
+    "imbalance": Place("data.imbalance", "counterpoise ls imbalances"),
+    "augmentation": Place("data.augment", "counterpoise ls augmentations"),
+    "partition": Place("partition.name", "counterpoise ls partitions"),
+    "model": Place("model.name", "counterpoise ls models"),
+    "schedule": Place("local.schedule", "counterpoise ls schedules"),
+}
+
+
+def unknown_name(kind: str, name: object, known: Iterable[str], place: Place) -> str:
+    """The error for a name that is not registered: the key, the name, and the nearest or all known ones."""
+    key = f"{place.key}: " if place.key else ""
+    return f"{key}no {kind} {short(name)}; {legal_words(str(name), known, place.command)}"
 
 
 @dataclass(frozen=True)
 class Entry(Generic[Product]):
-    """A registered factory with what the docs say of it."""
+    """A registered factory, with its paper and facts for the docs."""
 
     name: str
     factory: Callable[..., Product]
     paper: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)
-    largest: float = math.inf  # size of a number among the arguments
+    largest: float = math.inf  # bound on the absolute value of numeric arguments
+    kind: str = ""
+    renamed: Mapping[str, str] = field(default_factory=dict)  # old name of an argument -> its name now
 
     @property
     def doc(self) -> str:
@@ -45,8 +74,7 @@ class Entry(Generic[Product]):
 
     def build(self, arguments: Mapping[str, Any] | None = None, owner: str | None = None) -> Product:
         """Call the factory after checking every argument against its signature."""
-        given = dict(arguments or {})
-        owner = owner or self.name
+        given, owner = self.current_names(arguments or {}), owner or self.title
         for key in given:
             if key not in self.parameters:
                 raise ConfigError(
@@ -60,6 +88,29 @@ class Entry(Generic[Product]):
         }
         return self.factory(**checked)
 
+    def current_names(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments under their names of today; an old name still works for one release, with a warning."""
+        given = dict(arguments)
+        for old, new in self.renamed.items():
+            if old in given and new in given:
+                raise ConfigError(f"{self.title}: `{old}` is the old name of `{new}`; give only `{new}`")
+            if old in given:
+                _warn_renamed(self.title, old, new)
+                given[new] = given.pop(old)
+        return given
+
+    @property
+    def title(self) -> str:
+        """What errors call it, such as "method fedavg"."""
+        return f"{self.kind} {self.name}".strip()
+
+
+@functools.cache  # once per process: a config is built several times
+def _warn_renamed(owner: str, old: str, new: str) -> None:
+    logging.getLogger("counterpoise").warning(
+        "%s: `%s` is called `%s` now; the old name goes in the next release", owner, old, new
+    )
+
 
 class Registry(Generic[Product]):
     """Factories of one kind by name; every module of `packages` registers its own when it is imported, plugins come after."""
@@ -71,8 +122,10 @@ class Registry(Generic[Product]):
         self._loading = self._loaded = False
         self._entries: dict[str, Entry[Product]] = {}
 
-    def register(self, name: str, paper: str = "", **facts: Any) -> Callable[[Factory], Factory]:
-        """Decorator: put a factory under a name, with its paper and further facts."""
+    def register(
+        self, name: str, paper: str = "", renamed: Mapping[str, str] | None = None, **facts: Any
+    ) -> Callable[[Factory], Factory]:
+        """Decorator: put a factory under a name, with its paper, old names of its arguments, and further facts."""
 
         def decorate(factory: Factory) -> Factory:
             known = self._entries.get(name)
@@ -80,7 +133,7 @@ class Registry(Generic[Product]):
                 raise ConfigError(
                     f"{self.kind} {name!r} is registered already, by {known.factory.__module__}"
                 )
-            self._entries[name] = Entry(name, factory, paper, facts, self._largest)
+            self._entries[name] = Entry(name, factory, paper, facts, self._largest, self.kind, renamed or {})
             return factory
 
         return decorate
@@ -100,10 +153,10 @@ class Registry(Generic[Product]):
         return self._entries[name]
 
     def build(self, name: str, arguments: Mapping[str, Any] | None = None) -> Product:
-        return self.entry(name).build(arguments, owner=f"{self.kind} {name}")
+        return self.entry(name).build(arguments)
 
     def _ensure_loaded(self) -> None:
-        """Once; other threads wait until it is done, and what is loaded may ask for entries meanwhile."""
+        """Import all modules once; other threads wait, and a module may look up entries while it loads."""
         if self._loaded:
             return
         with LOADING:
@@ -116,7 +169,7 @@ class Registry(Generic[Product]):
 
 
 def import_modules(package: str) -> None:
-    """Import a package or a module, and all that a package holds."""
+    """Import a module, or a package with all its modules."""
     found = importlib.import_module(package)
     for module in pkgutil.iter_modules(getattr(found, "__path__", ())):
         importlib.import_module(f"{package}.{module.name}")

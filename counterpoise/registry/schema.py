@@ -1,4 +1,4 @@
-"""The one validator: types and ranges, their words, and the values that fit them."""
+"""The one validator: types and ranges, how errors and docs describe them, and conversion of values."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import numpy as np
 
 from counterpoise.errors import SHOWN_CHARACTERS, ConfigError, short, shorten
 
-LARGEST = (2 - 2**-23) * 2.0**127  # of float32, which parameters are stepped in
-SEEDS = 2**63  # from 0 on
-MOST = sys.float_info.max  # of all numbers
+LARGEST = (2 - 2**-23) * 2.0**127  # largest float32, the type of parameters
+SEEDS = 2**63  # a seed is below this
+MOST = sys.float_info.max  # largest finite number
 
 
 @dataclass(frozen=True)
 class Interval:
-    """The legal range of a number; an open end excludes its bound."""
+    """The allowed range of a number; an open end excludes its bound."""
 
     low: float = -math.inf
     high: float = math.inf
@@ -51,7 +51,7 @@ Self = TypeVar("Self", bound="Table")
 
 
 class Table:
-    """A type whose values are written as a table; `settings.Settings` says how."""
+    """A type that a config writes as a table; see `settings.Settings`."""
 
     @classmethod
     def read(cls: type[Self], given: Any, key: str = "") -> Self:
@@ -63,7 +63,7 @@ class Table:
 
 
 class MisfitError(ConfigError):
-    """A value that is not legal, under the key it was given by."""
+    """A value that does not fit, with the key it was given under."""
 
     def __init__(self, key: str, problem: str, before: str = "") -> None:
         super().__init__(f"{before}{shorten(key, SHOWN_CHARACTERS)}{problem}")
@@ -75,11 +75,11 @@ def refused(key: str, legal: str, value: Any) -> MisfitError:
 
 
 def fit(value: Any, wanted: Any, key: str) -> Any:
-    """The value as the wanted type, or a ConfigError under the key; what is wrong inside of it has a key of its own.
+    """The value converted to the wanted type, or a ConfigError that names the key, or the inner key that is wrong.
 
-    A whole number serves as a number, a list as a tuple, a table as settings; nothing else converts.
+    An int converts to a float, a list to a tuple, a table to settings; nothing else converts.
     """
-    value = value.item() if isinstance(value, np.generic) else value  # as loops over arrays give it
+    value = value.item() if isinstance(value, np.generic) else value  # a NumPy scalar
     fitting = _fit(value, wanted, key)
     if fitting is _MISFIT:
         raise refused(key, table_words(wanted, key) if is_table(wanted) else words(wanted), value)
@@ -119,7 +119,7 @@ def _fit_plain(value: Any, wanted: Any) -> Any:
 
 
 def _fit_any(value: Any, options: Iterable[Any], key: str) -> Any:
-    """As the first type that fits; where none does, what is wrong deepest inside of the value is told."""
+    """As the first type that fits; where none does, the error with the deepest key is raised."""
     inside: list[MisfitError] = []
     for option in options:
         try:
@@ -145,7 +145,7 @@ def _fit_mapping(value: Any, item: Any, key: str) -> Any:
 
 
 def within(value: Any, interval: Interval) -> bool:
-    """Whether a number, or every number of a list, lies inside; what is no number does."""
+    """Whether a number, or every number of a list, lies inside; other values pass."""
     values = value if isinstance(value, list | tuple) else [value]
     return all(
         one in interval for one in values if isinstance(one, int | float) and not isinstance(one, bool)
@@ -165,7 +165,7 @@ def _is_mapping(origin: Any) -> bool:
 
 
 def words(wanted: Any) -> str:
-    """The legal values of a type in words, as errors, `show` and the docs print them."""
+    """The allowed values of a type in words, as errors, `show` and the docs print them."""
     origin, inner = get_origin(wanted), get_args(wanted)
     if origin is Annotated:
         kind, interval = words(inner[0]), interval_of(wanted)

@@ -1,4 +1,4 @@
-"""What a signature or a class of settings says of each key, and settings that are checked as they are made."""
+"""Parameters read from a signature, and settings classes that check their values when they are made."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Parameter:
         return words(self.hint)
 
     def check(self, key: str, value: Any, largest: float = math.inf) -> Any:
-        """The value, converted where that loses nothing, or a ConfigError that says what is legal under the key."""
+        """The value, converted where that loses nothing, or a ConfigError that names the key and what it must be."""
         fitting = fit(value, self.hint, key)
         if largest < math.inf and not within(fitting, Interval(-largest, largest)):
             raise refused(key, f"{self.legal}, at most {largest:.4g} in size", value)
@@ -63,7 +63,7 @@ class Parameter:
 
 @functools.cache
 def read_parameters(taker: Callable[..., Any]) -> dict[str, Parameter]:
-    """What a function or a class takes by name; not the name under which it collects all others."""
+    """Parameters of a function or a class by name, without ``**kwargs``."""
     hints = get_type_hints(taker, include_extras=True)
     fields = dataclasses.fields(taker) if dataclasses.is_dataclass(taker) else ()
     made = {one.name: one.default_factory() for one in fields if callable(one.default_factory)}
@@ -88,10 +88,10 @@ def check_arguments(owner: str, taker: Callable[..., Any], **given: Any) -> list
 
 @dataclass(frozen=True)
 class Settings(Table):
-    """Keys with values, checked as they are made: Python, a dict and TOML are told the same in the same words."""
+    """Keys with values, checked when they are made: Python, a dict and TOML get the same errors."""
 
-    _table: ClassVar[str] = ""  # where a config has them
-    _given: ClassVar[tuple[str, ...] | None] = None  # of settings that were read: the keys that were written
+    _table: ClassVar[str] = ""  # its table in a config
+    _given: ClassVar[tuple[str, ...] | None] = None  # keys of the table that it was read from
 
     def __init_subclass__(cls, table: str = "") -> None:
         super().__init_subclass__()
@@ -104,7 +104,7 @@ class Settings(Table):
 
     @classmethod
     def parameters(cls) -> dict[str, Parameter]:
-        """What a table may hold."""
+        """Keys that a table may have."""
         known = _taken(cls)
         return {name: one for name, one in known.items() if not (cls.is_open() and name == ARGUMENTS)}
 
@@ -115,7 +115,7 @@ class Settings(Table):
 
     @classmethod
     def read(cls: type[Form], given: Any, key: str | None = None) -> Form:
-        """From a table, as a file or a dict has it; settings stay as they are."""
+        """From a table of a file or a dict; settings are returned as they are."""
         if isinstance(given, cls):
             return given
         known, key = cls.parameters(), cls._table if key is None else key
@@ -136,11 +136,11 @@ class Settings(Table):
         return {name: plain(getattr(self, name)) for name in self.parameters()}
 
     def given(self) -> dict[str, Any]:
-        """What was written: the keys of the table they were read from, else all that are not at their default."""
+        """The keys that were written: those of the table it was read from, else all that differ from their default."""
         known, whole = self.parameters(), self.tables()
-        apart = [name for name in whole if name not in known or whole[name] != plain(known[name].default)]
+        changed = [name for name in whole if name not in known or whole[name] != plain(known[name].default)]
         inner = {name: getattr(self, name) for name in known if isinstance(getattr(self, name), Settings)}
-        keys = apart if self._given is None else self._given
+        keys = changed if self._given is None else self._given
         return {name: inner[name].given() if name in inner else whole[name] for name in keys}
 
 
@@ -166,15 +166,15 @@ def settings_of(form: type[Form], given: Any, word: str = "") -> Form:
 
 
 def refuse_unknown(
-    owner: str, given: Iterable[str], legal: Iterable[str], homes: Mapping[str, type[Settings]]
+    owner: str, given: Iterable[str], known: Iterable[str], nested: Mapping[str, type[Settings]]
 ) -> None:
-    """No argument but the legal ones; one that a home takes, such as `lr` of `local`, is shown the way."""
-    known = {*legal}
+    """Refuse unknown arguments; one that belongs to nested settings, such as `lr` to `local`, is pointed there."""
+    names = {*known}
     for key in given:
-        if key not in known:
-            home = next((name for name, form in homes.items() if key in form.parameters()), None)
-            way = f"legal: {home}={{{short(key)}: ...}}" if home else legal_words(key, known)
-            raise ConfigError(f"{owner}: no argument {short(key)}; {way}")
+        if key not in names:
+            home = next((name for name, form in nested.items() if key in form.parameters()), None)
+            hint = f"use {home}={{{short(key)}: ...}}" if home else legal_words(key, names)
+            raise ConfigError(f"{owner}: no argument {short(key)}; {hint}")
 
 
 def plain(value: Any) -> Any:

@@ -93,9 +93,10 @@ def _complete(spec: MethodSpec) -> list[Piece]:
 
 
 def _complete_arguments(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    parameters = find_entry(name).parameters
+    entry = find_entry(name)
+    parameters, given = entry.parameters, entry.current_names(given)
     checked = {key: parameters[key].check(name, value) for key, value in given.items() if key in parameters}
-    return {key: parameter.default for key, parameter in parameters.items()} | dict(given) | checked
+    return {key: parameter.default for key, parameter in parameters.items()} | given | checked
 
 
 def _arguments_that_differ(methods: Sequence[Sequence[Piece]]) -> set[Hashable]:

@@ -18,7 +18,7 @@ from counterpoise.core.rng import generator
 from counterpoise.core.tree import bytes_of
 from counterpoise.data.augment import Augmentation
 from counterpoise.data.federation import Federation
-from counterpoise.engines.choose import EngineSettings, build_engine, choose_device, settle
+from counterpoise.engines.choose import EngineSettings, build_engine, choose_device, resolve_engine
 from counterpoise.engines.workplace import Engine, Workplace, check_replies_fit
 from counterpoise.errors import ConfigError, short
 from counterpoise.metrics import shots_by_rule
@@ -78,13 +78,13 @@ def build_simulation(
     module = adapt_model(composed, model, generator(seed, "init"), draw_parameters)
     module = module.to(federation.train.x.device, dtype)
     functional = FunctionalModel(module, half=settings.precision == "bf16")
-    local = local.settle_batching(functional.has_batch_norm)
+    local = local.resolve_batching(functional.has_batch_norm)
     _check_precision(functional, settings, federation)
     _check_search(composed, federation, cohort)
     _check_server_samples(composed, federation)
     work = Workplace(composed, functional, local, federation, seed, augment)
     _check_cohort(work, cohort)
-    settled = settle(settings, work, cohort.size or len(federation.clients), rounds)
+    resolved = resolve_engine(settings, work, cohort.size or len(federation.clients), rounds)
     scoring = scoring or Scoring(shots_by_rule(federation.counts().sum(0).tolist()), federation.classes)
     if scoring.clients and not federation.holders():
         raise ConfigError(
@@ -92,7 +92,7 @@ def build_simulation(
         )
     if not scoring.clients and not len(federation.test.y):
         raise ConfigError("there is no test set to score on; without one, evaluate.clients must be true")
-    return Simulation(composed, work, connect(settled, work), settled, cohort, rounds, seed, scoring)
+    return Simulation(composed, work, connect(resolved, work), resolved, cohort, rounds, seed, scoring)
 
 
 def adapt_model(

@@ -1,1 +1,1 @@
-"""One round of the server: who is asked, which replies are used, what becomes of the model."""
+"""One round of the server: which clients train, which replies are used, how the model is updated."""

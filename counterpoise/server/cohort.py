@@ -1,4 +1,4 @@
-"""Which clients a round asks."""
+"""The cohort of a round: how many clients, and which."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from counterpoise.core.rng import generator
 from counterpoise.registry.schema import Count, Interval
 from counterpoise.registry.settings import Settings
 
-MAX_INFLUENCE = 10.0  # medians of a round that an update may be long
+MAX_INFLUENCE = 10.0  # longest update, in medians of its round
 Influence = Annotated[float, Interval(0, 0)] | Annotated[float, Interval(1)]
 
 
@@ -20,21 +20,21 @@ Influence = Annotated[float, Interval(0, 0)] | Annotated[float, Interval(1)]
 class Cohort(Settings, table="cohort"):
     """Which clients train in a round."""
 
-    size: Annotated[Count | None, "clients a round; by default all"] = None
+    size: Annotated[Count | None, "clients per round; by default all"] = None
     sampling: Annotated[
         Literal["exact", "bernoulli"], "exactly `size` clients, or each with chance size / N"
     ] = "exact"
     max_influence: Annotated[
         Influence,
-        "longest update that is used as it is, in medians of its round (of three replies or more); a longer one is shortened to that; 0: no bound",
+        "longest update, in medians of its round (of three replies or more); longer ones are scaled down to it; 0: no bound",
     ] = MAX_INFLUENCE
 
     def draw(self, seed: int, round: int, samples: Tensor) -> list[int]:
-        """Sorted clients of a round; a client without samples is never asked."""
+        """Sorted clients of a round; a client without samples is never drawn."""
         eligible = torch.nonzero(samples > 0).flatten()
         size = len(eligible) if self.size is None else min(self.size, len(eligible))
         order = torch.randperm(len(eligible), generator=generator(seed, "cohort", round))
         if self.sampling == "bernoulli":
-            luck = torch.rand(len(eligible), generator=generator(seed, "cohort luck", round))
-            size = max(int((luck < size / max(len(eligible), 1)).sum()), min(1, len(eligible)))
+            drawn = torch.rand(len(eligible), generator=generator(seed, "cohort luck", round))
+            size = max(int((drawn < size / max(len(eligible), 1)).sum()), min(1, len(eligible)))
         return sorted(eligible[order[:size]].tolist())

@@ -17,14 +17,14 @@ MAX_GROWTH = 1000.0  # an update this many times the model's own norm is an expl
 NOT_FINITE, EXPLODED = DIVERGED = (
     "not finite",
     "exploded",
-)  # how the reasons begin that training itself gives
+)  # how reasons begin that mean diverged training
 
 
-LEAST_REPLIES = 3  # below which there is no median to hold an update against
+LEAST_REPLIES = 3  # fewer have no median to compare with
 
 
 class Clipping(NamedTuple):
-    """An update that was shortened, and what it was."""
+    """An update that was scaled down, its norm before, and the bound."""
 
     client: int
     norm: float
@@ -32,7 +32,7 @@ class Clipping(NamedTuple):
 
 
 def check_replies(replies: Replies, params: Params) -> tuple[Replies, tuple[Rejection, ...]]:
-    """The replies that can be used, and the others with the reason."""
+    """The usable replies, and the rejected ones with the reason."""
     count = len(replies.client)
     size, bound = row_norms(replies.delta, count), MAX_GROWTH * max(float(norm(params)), 1.0)
     rest = {"buffers": replies.buffers, "upload": replies.upload, "loss": replies.loss}
@@ -49,7 +49,7 @@ def check_replies(replies: Replies, params: Params) -> tuple[Replies, tuple[Reje
 
 
 def limit_influence(replies: Replies, most: float | None) -> tuple[Replies, tuple[Clipping, ...]]:
-    """Updates longer than `most` times the median length of their round, shortened to that.
+    """Updates longer than `most` times the median norm of their round, scaled down to it.
 
     delta_k <- delta_k min(1, most * median_j |delta_j| / |delta_k|)
     """
@@ -67,7 +67,7 @@ def limit_influence(replies: Replies, most: float | None) -> tuple[Replies, tupl
 
 
 def _scaled(leaf: Tensor, factors: Tensor) -> Tensor:
-    """Rows times their factors; a factor of 1 leaves every bit as it was."""
+    """Rows times their factors; a factor of 1 changes no bit."""
     return leaf * factors.to(leaf.device, leaf.dtype).view(-1, *[1] * (leaf.dim() - 1))
 
 

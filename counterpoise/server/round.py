@@ -31,22 +31,22 @@ class ServerState:
     round: int = 0
 
     def to_tree(self) -> Tree:
-        """All tensors of it; the round is kept beside them."""
+        """Its tensors; the round is stored separately."""
         return {"params": self.params, "buffers": self.buffers, "slots": self.slots}
 
     @classmethod
     def from_tree(cls, tree: Tree, round: int) -> ServerState:
-        """Trees that were stored leave out what was empty."""
+        """Serialised trees have no empty branches."""
         return cls(tree["params"], tree.get("buffers", {}), tree.get("slots", {}), round)
 
 
 @dataclass(frozen=True)
 class Server:
-    """What stays the same over the rounds of a run: the rule, those who are asked, and the samples to judge models by."""
+    """What stays the same over the rounds of a run: method, engine, and how models are scored."""
 
     method: Method
     ask: Ask
-    clients: int  # all that there are, asked or not
+    clients: int  # of the whole federation
     score: Score | None = None
     measure: Measure | None = None
     max_influence: float | None = None
@@ -58,13 +58,13 @@ class Outcome(NamedTuple):
     round: int
     lr: float
     asked: int  # clients
-    tasks: int  # trainings asked for: a search wants several of each client
-    replied: int  # clients, of those asked; rejected ones count
+    tasks: int  # trainings; a search asks for several per client
+    replied: int  # clients, including rejected ones
     rejected: tuple[Rejection, ...]
     loss: float | None  # mean training loss of the replies used; None where the round was skipped
-    bytes_down: int = 0  # numbers sent to clients, models to score among them, without what a transport adds
-    bytes_up: int = 0  # and those that came back
-    clipped: tuple[Clipping, ...] = ()  # updates that were used, but shortened
+    bytes_down: int = 0  # to clients, including models to score, without the overhead of a transport
+    bytes_up: int = 0  # from clients
+    clipped: tuple[Clipping, ...] = ()  # updates that were scaled down
 
     @property
     def skipped(self) -> bool:
@@ -72,7 +72,7 @@ class Outcome(NamedTuple):
 
     @property
     def unanswered(self) -> bool:
-        """Whether nobody replied: an outage, which passes."""
+        """Whether no client replied: an outage, which may pass."""
         return self.skipped and not self.rejected
 
     def with_traffic(self, more: Traffic) -> Outcome:
@@ -88,7 +88,7 @@ class Outcome(NamedTuple):
 
 
 def open_server(method: Method, params: Params, buffers: Params, census: Census, ask: Ask) -> ServerState:
-    """Survey the clients where a part wants it, and let each part set up its server slot."""
+    """Survey the clients where a part needs it, and let each part set up its server slot."""
     surveys = ask.survey(range(census.clients))
     slots = {
         part.name: part.init(params, census, surveys.get(part.name, {}))
@@ -101,7 +101,7 @@ def open_server(method: Method, params: Params, buffers: Params, census: Census,
 def open_round(
     method: Method, state: ServerState, tasks: Sequence[Task], lr: float
 ) -> tuple[Broadcast, Outcome]:
-    """What every client of the next round is told, and the outcome so far."""
+    """The broadcast of the next round, and its outcome so far."""
     broadcast, asked = announce(method, state, lr), len({task.client for task in tasks})
     return broadcast, Outcome(state.round, lr, asked, len(tasks), 0, (), None, asked * broadcast.bytes())
 
@@ -116,7 +116,7 @@ def announce(method: Method, state: ServerState, lr: float) -> Broadcast:
 def conclude(
     server: Server, state: ServerState, replies: Replies | None, outcome: Outcome
 ) -> tuple[ServerState, Outcome]:
-    """The state after the replies of a round: checked, chosen among, committed, weighed, averaged."""
+    """The state after the replies of a round: checked, selected, committed, weighed, averaged."""
     method, after = server.method, replace(state, round=state.round + 1)
     if replies is None:
         return after, outcome
@@ -124,7 +124,7 @@ def conclude(
     replies, rejected = check_replies(select(replies, replies.client.argsort(stable=True)), state.params)
     replies, clipped = limit_influence(replies, server.max_influence)
     searched = method.owner("choose")
-    # A search compares settings, so that it needs them all.
+    # A search compares settings, so it needs every reply.
     enough = searched is None or len(replies.client) == outcome.tasks
     usable = enough and int(replies.samples.sum()) > 0
     server.ask.commit(state.round, sorted(set(replies.client.tolist())) if usable else [])
@@ -155,7 +155,7 @@ def update_model(method: Method, state: ServerState, exchange: Exchange) -> tupl
 
 
 def diagnose(method: Method, state: ServerState) -> dict[str, dict[str, Any]]:
-    """Part name -> chart name -> its numbers now."""
+    """Part name -> chart name -> its present values."""
     return {
         part.name: {chart.name: plain(chart.read(state.slots.get(part.name, {}))) for chart in part.charts}
         for part in method.parts

@@ -24,7 +24,7 @@ class Traffic(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """How good models are, and what it took to find out."""
+    """Scores of models, and the traffic of scoring."""
 
     values: Tensor  # [M]
     traffic: Traffic = Traffic()
@@ -37,7 +37,7 @@ JUDGED_BYTES = 1 << 31  # models that are scored at once
 
 
 def propose_tasks(method: Method, slots: Slots, round: int, cohort: Sequence[int]) -> Sequence[Task]:
-    """One task a client, unless a part wants them under settings of its own."""
+    """One task per client, unless a part proposes tasks with settings of its own."""
     owner = method.owner("propose")
     plain = [Task(client) for client in cohort]
     if owner is None:
@@ -49,7 +49,7 @@ def propose_tasks(method: Method, slots: Slots, round: int, cohort: Sequence[int
 def choose_replies(
     method: Method, owner: Part, params: Params, slots: Slots, replies: Replies, score: Score | None
 ) -> tuple[Replies, Slots, Traffic]:
-    """The replies that a search settles on, the slots with what it learned, and what scoring sent."""
+    """The replies that a search chooses, the slots with what it learned, and the traffic of scoring."""
     spent: list[Traffic] = []
     judge = judge_of(method, params, slots, replies, score, spent)
     rows, slot = call(owner.choose, None, slots.get(owner.name, {}), replies, judge)
@@ -67,12 +67,10 @@ def judge_of(
 ) -> Judge:
     """Scores of the models that selections of the replies average to, before any further rule of the server.
 
-    What each scoring sent is added to `spent`.
+    The traffic of each scoring is appended to `spent`.
     """
     if score is None:
-        raise ConfigError(
-            f"{method.name} searches, and needs samples to score its models on; none were given"
-        )
+        raise ConfigError(f"{method.name} needs validation samples to score its models on; none were given")
 
     def judge(selections: Tensor) -> Tensor:
         pieces = torch.split(selections, max(1, JUDGED_BYTES // max(bytes_of(params), 1)))
@@ -87,7 +85,7 @@ def mixtures(
     method: Method, params: Params, slots: Slots, replies: Replies, selections: Tensor
 ) -> tuple[Params, Params]:
     """The models [M, ...] and buffers that selections [M, K] of the replies average to, formed by one product."""
-    # Only a part that weighs looks at more than samples, and copies of every update would fill the memory.
+    # Only a `weigh` hook reads more than sample counts, and copies of every update would fill the memory.
     seen = replies if method.owner("weigh") else replies._replace(delta={}, buffers={}, upload={})
     weights = [weigh_replies(method, select(seen, rows), slots) for rows in selections]
     shares = torch.zeros(len(selections), len(replies.client), dtype=torch.float64)

@@ -1,1 +1,1 @@
-"""What the machine gives: files that are written whole, TOML text, memory. Knows nothing of learning."""
+"""Atomic file writes, locks, TOML text, free memory. Knows nothing of learning."""

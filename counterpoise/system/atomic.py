@@ -1,4 +1,4 @@
-"""Files that are either whole or not there."""
+"""Atomic file writes: a file is either whole or absent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ TEMPORARY = ".partial-"
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write beside the target, make it durable, then put it in place; on failure nothing is left behind."""
+    """Write to a temporary file, fsync, rename into place; on failure nothing is left behind."""
     beside = path.with_name(f"{TEMPORARY}{os.getpid()}-{path.name}")
     try:
         with beside.open("wb") as stream:
@@ -33,6 +33,6 @@ def sync_folder(folder: Path) -> None:
 
 
 def clear_temporaries(folder: Path) -> None:
-    """Remove what an interrupted write left."""
+    """Remove temporary files of interrupted writes."""
     for path in folder.glob(f"{TEMPORARY}*"):
         path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""What the machine has: memory is asked for here before anything large is made."""
+"""Free memory, checked before anything large is allocated."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from counterpoise.errors import ConfigError, CounterpoiseError
 
 MEMINFO, OWN_PAGES = Path("/proc/meminfo"), Path("/proc/self/statm")
 OWN_GROUP, GROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
-SMALL = 64 << 20  # bytes that are not worth a look at the machine
-RECLAIMABLE = ("inactive_file", "active_file")  # pages of files count as taken until somebody wants them
+SMALL = 64 << 20  # bytes; what needs less is not checked
+RECLAIMABLE = ("inactive_file", "active_file")  # the page cache counts as used, but is freed on demand
 UNKNOWN = sys.maxsize
 
 
 def available_bytes() -> int:
-    """Memory that this process may still take: of the machine, its control group and its address space the least."""
+    """Memory that this process may still allocate: the least of machine, control groups and address space limit."""
     return max(0, min(_free_of_machine(), _free_of_address_space(), *_free_of_groups(), UNKNOWN))
 
 
 def check_fits(needed: float, what: str, error: type[CounterpoiseError] = ConfigError) -> None:
-    """Refuse what needs more memory than there is; `what` begins the line, with what was given."""
+    """Refuse what needs more memory than is free; `what` begins the error line."""
     if needed <= SMALL:
         return
     free = available_bytes()
     if needed > free:
-        raise error(f"{what} needs {in_words(needed)} of memory; legal here: at most {in_words(free)}")
+        raise error(f"{what} needs {in_words(needed)} of memory; at most {in_words(free)} here")
 
 
 def in_words(size: float) -> str:
@@ -43,7 +43,7 @@ def _free_of_machine() -> int:
     if "MemAvailable" in table:
         return table["MemAvailable"] << 10
     try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")  # not Linux: what it has in all
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")  # not Linux: all of its memory
     except (AttributeError, ValueError, OSError):
         return UNKNOWN
 
@@ -61,7 +61,7 @@ def _free_of_address_space() -> int:
 
 
 def _free_of_groups() -> Iterator[int]:
-    """Of each control group that this process is in: version 2 in one tree, version 1 in one for memory."""
+    """Of each control group of this process: version 2 has one tree, version 1 one for memory."""
     for line in _read(OWN_GROUP).splitlines():
         _, controllers, place = line.split(":", 2)
         if not controllers:
@@ -85,7 +85,7 @@ def _free_of_group(folder: Path, limit: str, used: str) -> int:
 
 
 def _read_table(path: Path) -> dict[str, int]:
-    """Lines of a name and a number."""
+    """Name -> number of each line."""
     lines = (line.replace(":", " ").split() for line in _read(path).splitlines())
     return {words[0]: int(words[1]) for words in lines if len(words) > 1 and words[1].isdecimal()}
 

@@ -1,4 +1,4 @@
-"""One process at a time."""
+"""A lock on a folder: one process at a time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from counterpoise.errors import ConfigError
 
 @contextmanager
 def locked(folder: Path, otherwise: str) -> Iterator[None]:
-    """Hold a folder; a ConfigError says `otherwise` where another process does. The system lets go at any end."""
+    """Lock a folder, or raise a ConfigError with the text `otherwise` where another process holds it.
+
+    The system releases the lock however the process ends.
+    """
     try:
         handle = (folder / ".lock").open("w")
     except OSError as error:

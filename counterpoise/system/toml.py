@@ -16,7 +16,7 @@ MAX_BYTES = 1 << 20  # no experiment needs more
 MAX_DEPTH = 32
 BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 WORD = re.compile(r"[^\s\[\]{}'\"=\ud800-\udfff]+")
-# Refused before parsing, which takes time by the square of a dotted key's length.
+# Refused before parsing, whose time grows with the square of a dotted key's length.
 DEEP_KEY = re.compile(rf"(?<![\w\"'-])(?:[\w\"'-]++\s*+\.\s*+){{{MAX_DEPTH}}}")
 
 
@@ -36,9 +36,9 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 def parse_toml(text: str, source: str) -> dict[str, Any]:
     if DEEP_KEY.search(text):
-        raise ConfigError(f"{source}: a key of more than {MAX_DEPTH} parts is not legal")
+        raise ConfigError(f"{source}: a key must have at most {MAX_DEPTH} parts")
     try:
-        text.encode()  # bytes of a command line that are no text arrive as lone surrogates
+        text.encode()  # undecodable bytes of a command line arrive as lone surrogates
         tables = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{source}: not TOML: {shorten(str(error), 2 * SHOWN_CHARACTERS)}") from None
@@ -47,23 +47,23 @@ def parse_toml(text: str, source: str) -> dict[str, Any]:
 
 
 def _check_bounds(value: Any, source: str, place: tuple[str, ...] = ()) -> None:
-    """Refuse what TOML does not promise to carry: numbers beyond 64 bits, and tables without end."""
+    """Refuse what TOML does not guarantee: integers beyond 64 bits, and unbounded nesting."""
     key = shorten(".".join(place[:3]), SHOWN_CHARACTERS)
     if len(place) > MAX_DEPTH:
-        raise ConfigError(f"{source}: {key}: tables or lists more than {MAX_DEPTH} deep are not legal")
+        raise ConfigError(f"{source}: {key}: tables and lists must be at most {MAX_DEPTH} deep")
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
-        raise ConfigError(f"{source}: {key}: a whole number beyond 64 bits is not legal")
+        raise ConfigError(f"{source}: {key}: a whole number must fit into 64 bits")
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for name, item in items:
         _check_bounds(item, source, (*place, str(name)))
 
 
 def override(tables: dict[str, Any], assignment: str) -> dict[str, Any]:
-    """The tables with ``key.sub=value`` put in; the value is TOML, and a bare word is a string."""
+    """The tables with ``key.sub=value`` set; the value is TOML, and a bare word is a string."""
     path, sign, text = assignment.partition("=")
     keys = [key.strip() for key in path.split(".")]
     if not sign or len(keys) > MAX_DEPTH or not all(BARE_KEY.fullmatch(key) for key in keys):
-        raise ConfigError(f"{short(assignment)} is not legal; legal: key.sub=value, such as local.lr=0.05")
+        raise ConfigError(f"{short(assignment)} must be key.sub=value, such as local.lr=0.05")
     return _with_value(tables, keys, _read_value(text.strip(), assignment))
 
 
@@ -120,5 +120,5 @@ def _value(value: Any) -> str:
 
 
 def _text(text: str) -> str:
-    # JSON's escapes are TOML's, but for DEL, which TOML wants escaped too.
+    # JSON's escapes are TOML's, except for DEL, which TOML escapes too.
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007F")

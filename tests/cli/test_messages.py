@@ -29,15 +29,15 @@ MOST = 2000  # bytes of an error
 UNKNOWN = {
     "data.name=digit": "data.name: no data set 'digit'; did you mean 'digits'? `counterpoise ls data` lists all",
     "data.name=zzz": "data.name: no data set 'zzz'; `counterpoise ls data` lists all",
-    "data.imbalance=steps": "data.imbalance: no imbalance 'steps'; did you mean 'step'? legal: ",
-    'data.augment=["flipp"]': "data.augment: no augmentation 'flipp'; did you mean 'flip'? legal: ",
-    "partition.name=idd": "partition.name: no partition 'idd'; did you mean 'iid'? legal: ",
-    "model.name=mpl": "model.name: no model 'mpl'; did you mean 'mlp'? legal: ",
-    "local.schedule=cosin": "local.schedule: no schedule 'cosin'; did you mean 'cosine'? legal: ",
+    "data.imbalance=steps": "data.imbalance: no imbalance 'steps'; did you mean 'step'?",
+    'data.augment=["flipp"]': "data.augment: no augmentation 'flipp'; did you mean 'flip'?",
+    "partition.name=idd": "partition.name: no partition 'idd'; did you mean 'iid'?",
+    "model.name=mpl": "model.name: no model 'mpl'; did you mean 'mlp'?",
+    "local.schedule=cosin": "local.schedule: no schedule 'cosin'; did you mean 'cosine'?",
     "method=fedproxx": "method: no method or part 'fedproxx'; did you mean 'fedprox'? `counterpoise ls` lists all",
     'method=["fedavg", "focall"]': "method: no method or part 'focall'; did you mean 'focal'? `counterpoise ls` lists all",
     "local.schedule={cosine=3}": "local.schedule",
-    "local.schedule={cosine={}, steps={}}": "local.schedule = {'cosine': {}, 'steps': {}} is not legal; legal: one name",
+    "local.schedule={cosine={}, steps={}}": "local.schedule must be one name",
 }
 
 
@@ -51,9 +51,9 @@ def test_python_callers_are_told_as_much() -> None:
         ConfigError, match=r"no data set 'digit'; did you mean 'digits'\? `counterpoise ls data`"
     ):
         cp.load_data("digit")
-    with pytest.raises(ConfigError, match=r"no partition 'idd'; did you mean 'iid'\? legal: "):
+    with pytest.raises(ConfigError, match=r"no partition 'idd'; did you mean 'iid'\?"):
         cp.split(cp.load_data("digits"), "idd", 2)
-    with pytest.raises(ConfigError, match=r"model.name: no model 'mpl'; did you mean 'mlp'\? legal: "):
+    with pytest.raises(ConfigError, match=r"model.name: no model 'mpl'; did you mean 'mlp'\?"):
         cp.simulate(cp.split(cp.load_data("digits"), "iid", 2), "fedavg", "mpl", rounds=1)
 
 
@@ -66,7 +66,7 @@ TOO_LARGE = {
     "local.schedule={cosine={floor=1.8e308}}": "floor must be a number in [0, inf), not inf",
     "local.schedule={cosine={floor=1.7e308}}": "floor must be a number in [0, inf), at most 3.403e+38 in size, not 1.7e+308",
     "local.schedule={steps={at=[1, 2], by=1e38}}": "local.schedule: the rate of round 3 must be at most 3.403e+38 in size with float32, not 1e+75",
-    "local.schedule={steps={at=[1, 2, 3, 3, 3, 3, 3, 3, 3, 3], by=1e38}}": "local.schedule gives a rate beyond all numbers in round 3 of 4",
+    "local.schedule={steps={at=[1, 2, 3, 3, 3, 3, 3, 3, 3, 3], by=1e38}}": "local.schedule: the learning rate overflows in round 3 of 4",
     "method={fedprox={mu=1e300}}": "mu must be a number in [0, inf), at most 3.403e+38 in size, not 1e+300",
     "method={fedadam={tau=1e38}}": "tau must be a number in (0, 1e+15], not 1e+38",
     "partition.alpha=1e300": "alpha must be a number in (0, 1e+09], not 1e+300",

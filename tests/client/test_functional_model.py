@@ -89,7 +89,7 @@ def test_a_module_without_features_works_with_empty_ones() -> None:
 
 
 def test_dropout_is_refused_by_name_unless_it_drops_nothing() -> None:
-    with pytest.raises(ConfigError, match=r"model layer '1' is a dropout of 0\.5"):
+    with pytest.raises(ConfigError, match=r"model layer '1': dropout must have p = 0, not 0\.5"):
         FunctionalModel(nn.Sequential(nn.Linear(5, 3), nn.Dropout(0.5)))
     FunctionalModel(nn.Sequential(nn.Linear(5, 3), nn.Dropout(0.0)))
 

@@ -18,7 +18,7 @@ from counterpoise.core.method import Method
 from counterpoise.core.part import Batch, Stats
 from counterpoise.core.rng import generator
 from counterpoise.core.tree import Params, Tree, stack, take
-from counterpoise.engines.compiled import CompiledStep
+from counterpoise.engines.captured import CompiledStep
 from counterpoise.models.init import initialise
 from counterpoise.models.norms import BatchNorm
 

@@ -127,7 +127,7 @@ def test_with_strata_each_is_visited_evenly_and_the_batch_size_need_not_be_a_mul
 
 
 def test_a_batch_that_cannot_hold_all_strata_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"local.batch_size = 2 cannot hold samples of 3 groups"):
+    with pytest.raises(ConfigError, match=r"local.batch_size must be at least 3.* not 2"):
         _strata_plan([0, 1, 2, 2], 2)
 
 

@@ -130,7 +130,7 @@ def test_defaults_of_the_weighting_are_those_of_the_papers() -> None:
     ("name", "arguments"),
     [
         ("fedprox", {"mu": 0.01}),
-        ("fedavgm", {"beta": 0.9, "server": 1.0}),
+        ("fedavgm", {"beta": 0.9, "server_lr": 1.0}),
         ("feddyn", {"alpha": 0.1}),
         ("fedcm", {"alpha": 0.1}),
         ("fedsam", {"rho": 0.1}),

@@ -21,9 +21,8 @@ from federations import (
     unequal_federation,
 )
 
-from counterpoise.core.local import Local
+from counterpoise.core.local import Local, factor
 from counterpoise.core.method import METHODS, MethodSpec
-from counterpoise.core.schedules import factor
 from counterpoise.core.tree import Tree
 from counterpoise.engines.choose import EngineSettings
 

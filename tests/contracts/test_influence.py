@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from federations import LOOP, STACKED, all_state, ask_clients, digest, distance, simulate
-from test_bad_replies import Altered
+from federations import LOOP, STACKED, Altered, all_state, ask_clients, digest, distance, simulate
 
 import counterpoise as cp
 from counterpoise.core.messages import Replies

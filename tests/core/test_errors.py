@@ -1,4 +1,4 @@
-"""The end of a sentence about a wrong word: what was meant, and what is legal."""
+"""The end of a sentence about a wrong word: what was meant, and what there is."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from counterpoise.errors import (
 def test_the_nearest_word_is_guessed_and_of_several_the_one_that_begins_alike(
     word: str, legal: Sequence[str], guess: str
 ) -> None:
-    assert legal_words(word, legal).startswith(f"did you mean {guess!r}? legal: ")
+    assert legal_words(word, legal).startswith(f"did you mean {guess!r}? one of ")
 
 
 def test_without_a_near_word_nothing_is_guessed() -> None:
-    assert legal_words("zzz", ["b", "a", "b"]) == "legal: a, b"
-    assert legal_words("zzz", []) == "legal: "
+    assert legal_words("zzz", ["b", "a", "b"]) == "one of a, b"
+    assert legal_words("zzz", []) == "there are none"
 
 
 def test_of_many_words_the_first_are_listed_and_all_are_counted() -> None:
@@ -48,12 +48,12 @@ def test_of_many_words_the_first_are_listed_and_all_are_counted() -> None:
     assert listed(words[:SHOWN_WORDS]) == ", ".join(words[:SHOWN_WORDS])
     assert listed(words).endswith(f"{words[SHOWN_WORDS - 1]}, ... (3,000 in all)")
     assert legal_words("w2999x", words) == "did you mean 'w2999'?"
-    assert legal_words("zzz", words) == f"legal: {listed(words)}"
+    assert legal_words("zzz", words) == f"one of {listed(words)}"
 
 
 def test_with_a_command_that_lists_them_only_few_words_are_listed() -> None:
     few, many = [f"w{k}" for k in range(12)], [f"w{k}" for k in range(13)]
-    assert legal_words("x", few, "counterpoise ls models") == f"legal: {', '.join(sorted(few))}"
+    assert legal_words("x", few, "counterpoise ls models") == f"one of {', '.join(sorted(few))}"
     assert legal_words("w1x", many, "counterpoise ls models").endswith("? `counterpoise ls models` lists all")
 
 
@@ -84,7 +84,7 @@ def test_values_that_cannot_be_written_are_told_by_their_type(value: object) -> 
 
 def test_long_words_are_listed_within_bounds() -> None:
     assert len(listed(["x" * 1000] * 1000)) < 1000
-    assert legal_words("y" * 300_000, ["x" * 1000]) == f"legal: {listed(['x' * 1000])}"
+    assert legal_words("y" * 300_000, ["x" * 1000]) == f"only {listed(['x' * 1000])}"
 
 
 @pytest.mark.parametrize(

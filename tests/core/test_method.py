@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -34,12 +35,12 @@ def test_three_owners_are_all_listed() -> None:
 
 def test_a_part_listed_twice_is_refused() -> None:
     assert _message(["fedprox", "prox"]) == "part 'prox' is listed twice; keep one of the two"
-    assert "part 'server_step' is listed twice" in _message([{"fedavg": {"server": 0.5}}, "server_step"])
+    assert "part 'server_step' is listed twice" in _message([{"fedavg": {"server_lr": 0.5}}, "server_step"])
 
 
 def test_a_method_listed_twice_is_refused_even_without_parts() -> None:
     assert _message(["fedavg", "fedavg"]) == "method 'fedavg' is listed twice; keep one of the two"
-    assert "'fedavg' is listed twice" in _message(["fedavg", {"fedavg": {"server": 0.5}}])
+    assert "'fedavg' is listed twice" in _message(["fedavg", {"fedavg": {"server_lr": 0.5}}])
 
 
 def test_methods_of_different_weightings_are_refused_with_a_way_out() -> None:
@@ -60,7 +61,7 @@ def test_an_unknown_name_names_the_key_guesses_and_says_what_lists_all() -> None
     "spec", [None, 3, [], [[]], ["fedavg", 7], {"fedprox": 0.1}, {"fedprox": None}, {}, [{}], b"ab"]
 )
 def test_a_spec_of_another_shape_is_refused_in_one_line(spec: Any) -> None:
-    assert "is not legal; legal: " in _message(spec)
+    assert re.match(r"method(: fedprox)? must be .*, not ", _message(spec))
 
 
 def test_every_way_to_write_a_method_reads_alike() -> None:

@@ -23,7 +23,7 @@ from counterpoise.client.round import step
 from counterpoise.core.method import Method, MethodSpec, build_method
 from counterpoise.core.part import Part, Step
 from counterpoise.core.tree import Params, Tree
-from counterpoise.engines.compiled import CompiledStep
+from counterpoise.engines.captured import CompiledStep
 from counterpoise.run.simulation import Simulation
 
 EVEN = unequal_federation(sizes=(12, 12, 12, 12))  # all take the same steps, so that one shape is compiled

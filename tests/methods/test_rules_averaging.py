@@ -26,7 +26,7 @@ def test_the_reported_loss_is_the_mean_over_clients_of_their_mean_over_steps() -
 
 @pytest.mark.parametrize("server", [1.0, 0.5])
 def test_fedavg_by_samples(server: float) -> None:
-    run = setting({"fedavg": {"server": server}})
+    run = setting({"fedavg": {"server_lr": server}})
 
     def rule(x: Vector, round: int, cohort: tuple[int, ...]) -> Vector:
         models = np.stack([run.train(x, round, client) for client in cohort])
@@ -54,7 +54,7 @@ def test_fedprox() -> None:
 
 @pytest.mark.parametrize("server", [1.0, 0.3])
 def test_fedavgm(server: float) -> None:
-    run, momentum = setting({"fedavgm": {"beta": 0.8, "server": server}}), np.zeros(24)
+    run, momentum = setting({"fedavgm": {"beta": 0.8, "server_lr": server}}), np.zeros(24)
 
     def rule(x: Vector, round: int, cohort: tuple[int, ...]) -> Vector:
         nonlocal momentum

@@ -21,8 +21,7 @@ from regression import (
 )
 from scipy.optimize import minimize
 
-from counterpoise.core.local import Local
-from counterpoise.core.schedules import factor
+from counterpoise.core.local import Local, factor
 from counterpoise.core.tree import zeros
 from counterpoise.server.cohort import Cohort
 from counterpoise.server.round import ServerState
@@ -32,7 +31,7 @@ SIZE = 4 * FEATURES + 4
 
 @pytest.mark.parametrize("server", [1.0, 0.5])
 def test_scaffold(server: float) -> None:
-    run = setting({"scaffold": {"server": server}})
+    run = setting({"scaffold": {"server_lr": server}})
     control, own = np.zeros(SIZE), [np.zeros(SIZE) for _ in range(run.clients)]
 
     def rule(x: Vector, round: int, cohort: tuple[int, ...]) -> Vector:
@@ -83,7 +82,7 @@ def test_feddyn() -> None:
 @pytest.mark.parametrize("server", [1.0, 0.5])
 def test_fedcm_divides_by_the_rate_of_the_round_that_made_the_update(server: float) -> None:
     local = Local(lr=0.4, batch_size=4, schedule=factor(0.5))
-    run, alpha = setting({"fedcm": {"alpha": 0.3, "server": server}}, local), 0.3
+    run, alpha = setting({"fedcm": {"alpha": 0.3, "server_lr": server}}, local), 0.3
     direction = np.zeros(SIZE)
 
     def rule(x: Vector, round: int, cohort: tuple[int, ...]) -> Vector:

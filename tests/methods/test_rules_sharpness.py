@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from regression import Slope, Vector, assert_follows, mean_of, setting
 
-from counterpoise.core.local import Local
-from counterpoise.core.schedules import factor
+from counterpoise.core.local import Local, factor
 
 RHO = 0.5
 
@@ -30,7 +29,7 @@ def test_fedsam() -> None:
 @pytest.mark.parametrize("server", [1.0, 0.5])
 def test_mofedsam(server: float) -> None:
     alpha, local = 0.3, Local(lr=0.3, batch_size=4, schedule=factor(0.7))
-    run = setting({"mofedsam": {"rho": RHO, "alpha": alpha, "server": server}}, local)
+    run = setting({"mofedsam": {"rho": RHO, "alpha": alpha, "server_lr": server}}, local)
     momentum = np.zeros(24)
 
     def rule(x: Vector, round: int, cohort: tuple[int, ...]) -> Vector:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from counterpoise.core.part import Batch, Outputs
 from counterpoise.metrics import histograms, per_class_auroc, per_class_average_precision
-from counterpoise.metrics.catalogue import work_out
+from counterpoise.metrics.catalogue import compute_scores
 from counterpoise.metrics.roc import MOST_CLASSES, _bins, bins_for
 from counterpoise.metrics.scoring import count_all
 
@@ -29,7 +29,7 @@ def samples(seed: int, size: int, classes: int, scale: float) -> tuple[Tensor, T
 
 
 def scored(logits: Tensor, y: Tensor) -> dict[str, object]:
-    return work_out(count_all(Outputs(logits, logits), Batch(logits, y, torch.ones_like(y))))
+    return compute_scores(count_all(Outputs(logits, logits), Batch(logits, y, torch.ones_like(y))))
 
 
 def two_classes(chances: list[float]) -> Tensor:
@@ -144,6 +144,6 @@ def test_memory_is_bounded_and_too_many_classes_have_no_areas() -> None:
     sums = count_all(Outputs(logits, logits), Batch(logits, y, torch.ones_like(y)))
     assert "histograms" not in sums
     assert bins_for(10**6) == 0
-    found = work_out(sums)
+    found = compute_scores(sums)
     assert found["auroc"] is None
     assert found["per_class_auroc"] == [None] * (MOST_CLASSES + 1)

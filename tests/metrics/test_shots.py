@@ -92,7 +92,7 @@ def test_group_recall_is_over_classes_with_support() -> None:
 def test_sets_that_lose_or_repeat_a_class_are_refused(
     sets: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]],
 ) -> None:
-    with pytest.raises(ConfigError, match="each of 0 to 2 once"):
+    with pytest.raises(ConfigError, match="from 0 to 2 once"):
         shots_from_sets(*sets, classes=3)
 
 

@@ -173,14 +173,14 @@ def test_image_models_fit_any_reasonable_size(name: str, side: int) -> None:
 def test_convolutions_refuse_inputs_that_are_no_images(name: str, shape: tuple[int, ...]) -> None:
     with pytest.raises(
         ConfigError,
-        match=rf"model {name}: .*{shape[-1]}\] is not an image; legal: \[channels, height, width\]",
+        match=rf"model {name}: .* must be an image .*, not of shape .*{shape[-1]}\]",
     ):
         MODELS.build(name)(shape, CLASSES)
 
 
 @pytest.mark.parametrize("shape", [(3, 32, 32), (7,), (6, 4)])
 def test_cnn_lstm_refuses_inputs_that_are_no_signals(shape: tuple[int, ...]) -> None:
-    with pytest.raises(ConfigError, match=r"model cnn_lstm: .* is not a signal; legal: "):
+    with pytest.raises(ConfigError, match=r"model cnn_lstm: .* must be \[steps\] or "):
         MODELS.build("cnn_lstm")(shape, CLASSES)
 
 

@@ -94,7 +94,7 @@ def test_without_samples_of_the_server_it_is_refused() -> None:
 
 def test_a_model_that_does_not_name_its_features_is_refused() -> None:
     model = nn.Sequential(nn.Flatten(), nn.Linear(5, 4))
-    with pytest.raises(ConfigError, match="what enters its last layer"):
+    with pytest.raises(ConfigError, match="needs a model with `features` and `head`, not "):
         simulate(AUXILIARY, model=model)
     run_rounds(simulate(AUXILIARY, model=small_model()), rounds=1)
     run_rounds(simulate(["fedavg", "ratio_loss"], model=model), rounds=1)

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from counterpoise.core.method import build_method
 from counterpoise.errors import ConfigError
 from counterpoise.registry.registry import Registry
 from counterpoise.registry.schema import (
@@ -130,14 +131,14 @@ def test_missing_arguments_are_named() -> None:
 
 def test_near_misses_are_guessed() -> None:
     with pytest.raises(
-        ConfigError, match=r"no thing 'smaple'; did you mean 'sample'[?] legal: needy, sample"
+        ConfigError, match=r"no thing 'smaple'; did you mean 'sample'[?] one of needy, sample"
     ):
         THINGS.build("smaple")
     with pytest.raises(
-        ConfigError, match=r"no argument 'cuont'; did you mean 'count'[?] legal: anything, count"
+        ConfigError, match=r"no argument 'cuont'; did you mean 'count'[?] one of anything, count"
     ):
         THINGS.build("sample", {"cuont": 1})
-    with pytest.raises(ConfigError, match=r"^no thing 'xyz'; legal: needy, sample$"):
+    with pytest.raises(ConfigError, match=r"^no thing 'xyz'; one of needy, sample$"):
         THINGS.entry("xyz")
 
 
@@ -247,3 +248,48 @@ def test_threads_that_ask_first_at_once_all_find_everything() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "{'scaffold'}", done.stderr
+
+
+def renaming(name: str) -> Registry[float]:
+    """A registry with one factory whose argument had another name before."""
+    things: Registry[float] = Registry("thing")
+
+    @things.register(name, renamed={"server": "server_lr"})
+    def step(server_lr: Positive = 1.0) -> float:
+        return server_lr
+
+    return things
+
+
+def test_an_old_argument_name_works_with_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    things = renaming("warned")
+    assert [things.build("warned", {"server": 0.5}) for _ in range(3)] == [0.5] * 3
+    assert [record.getMessage() for record in caplog.records] == [
+        "thing warned: `server` is called `server_lr` now; the old name goes in the next release"
+    ]
+
+
+def test_the_present_name_of_a_renamed_argument_gives_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    assert renaming("quiet").build("quiet", {"server_lr": 0.5}) == 0.5
+    assert not caplog.records
+
+
+def test_both_names_of_a_renamed_argument_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"^thing both: `server` .*`server_lr`"):
+        renaming("both").build("both", {"server": 0.5, "server_lr": 0.5})
+
+
+def test_a_value_under_an_old_name_is_checked_under_the_new_one() -> None:
+    with pytest.raises(ConfigError, match=r"server_lr must be .*, not -1"):
+        renaming("checked").build("checked", {"server": -1.0})
+
+
+def test_an_old_name_is_not_listed() -> None:
+    assert list(renaming("listed").entry("listed").parameters) == ["server_lr"]
+
+
+@pytest.mark.parametrize("name", ["fedavg", "fedavgm", "fedcm", "mofedsam", "scaffold"])
+def test_methods_take_the_server_learning_rate_under_both_names(name: str) -> None:
+    old, new = (build_method({name: {key: 0.5}}) for key in ("server", "server_lr"))
+    assert [part.name for part in old.parts] == [part.name for part in new.parts]
+    assert "server_step" in [part.name for part in old.parts]

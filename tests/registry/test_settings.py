@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterpoise.core.local import Local
-from counterpoise.core.schedules import cosine
+from counterpoise.core.local import Local, cosine
 from counterpoise.engines.choose import EngineSettings
 from counterpoise.errors import ConfigError
 from counterpoise.registry.settings import Settings

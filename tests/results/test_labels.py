@@ -56,6 +56,10 @@ def test_whole_numbers_serve_as_numbers() -> None:
     assert methods_of({"fedprox": {"mu": 1}}, {"fedprox": {"mu": 1.0}}) == ["fedprox", "fedprox"]
 
 
+def test_the_old_name_of_an_argument_is_the_same_argument() -> None:
+    assert methods_of({"fedavg": {"server": 0.5}}, {"fedavg": {"server_lr": 0.5}}) == ["fedavg", "fedavg"]
+
+
 def test_one_problem_needs_no_label() -> None:
     assert problems_of({"seed": 0}, {"seed": 1}, {"method": "scaffold"}) == ["", "", ""]
 

@@ -238,7 +238,7 @@ CHANGES = [
     ("seed=1", "seed was 0 and is 1"),
     ("rounds=9", "rounds was 5 and is 9"),
     ("method=fedavg", "method was 'scaffold' and is 'fedavg'"),
-    ("method={scaffold={server=0.5}}", "method was 'scaffold' and is"),
+    ("method={scaffold={server_lr=0.5}}", "method was 'scaffold' and is"),
     ("data.imbalance=20.0", "data.imbalance was 10.0 and is 20.0"),
     ("data.seed=1", "data.seed was 0 and is 1"),
     ("data.validation=0.1", "data.validation was 0.0 and is 0.1"),
@@ -268,6 +268,17 @@ def test_a_changed_field_is_refused_by_its_name(copy: Path, change: str, words: 
     before = {path.name for path in (copy / "checkpoints").iterdir()}
     assert_refused(call("resume", copy), 2, str(copy), words)
     assert {path.name for path in (copy / "checkpoints").iterdir()} == before
+
+
+def test_a_run_of_a_config_with_an_old_argument_name_goes_on(tmp_path: Path) -> None:
+    old, new = (tiny("rounds=3", f"method={{scaffold={{{name}=0.5}}}}") for name in ("server", "server_lr"))
+    folder = tmp_path / "old"
+    start(old, folder)
+    written = (folder / "config.toml").read_bytes()
+    assert b"server = 0.5" in written
+    forget_rounds(folder, 1)
+    assert result(resume(folder)) == result(start(new, tmp_path / "new"))
+    assert (folder / "config.toml").read_bytes() == written
 
 
 def test_put_back_it_goes_on(copy: Path, finished: Path) -> None:

@@ -82,7 +82,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"methods": ["fedavgg"]}, "did you mean 'fedavg'?"),
     ({"methods": [{"fedprox": {"muu": 1.0}}]}, "no argument 'muu'"),
     ({"methods": ["fedavg", "fedavg"]}, "two methods are called 'fedavg'"),
-    ({"methods": [{"method": "fedavg", "lr": 1.0}]}, "no key methods.0.lr; legal: grid"),
+    ({"methods": [{"method": "fedavg", "lr": 1.0}]}, "no key methods.0.lr; one of grid"),
     ({"methods": [{"method": "fedavg", "local": {"lrr": 1.0}}]}, "no key local.lrr; did you mean 'lr'?"),
     ({"methods": [{"method": "fedavg", "local": {"lr": -1.0}}]}, "local.lr must be a number in [0, inf), not -1.0"),
     ({"seeds": 0}, "seeds must be a number from 1 to 100000, or a list of seeds, not 0"),

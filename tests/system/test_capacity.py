@@ -87,7 +87,7 @@ def test_the_limit_of_the_address_space_binds() -> None:
 
 def test_what_does_not_fit_is_refused_with_what_it_needs_and_what_there_is(machine: Path) -> None:
     check_fits(999 * MEBIBYTE, "a thing")
-    with pytest.raises(ConfigError, match=r"^a thing needs 1\.3 GB of memory; legal here: at most 1\.0 GB$"):
+    with pytest.raises(ConfigError, match=r"^a thing needs 1\.3 GB of memory; at most 1\.0 GB here$"):
         check_fits(1200 * MEBIBYTE, "a thing")
     with pytest.raises(DataError):
         check_fits(1200 * MEBIBYTE, "a file", DataError)

@@ -53,7 +53,7 @@ def test_a_table_needs_its_label_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "cell"), [("near", "no column 'labl'; did you mean 'label'"), ("far", "legal: a, b, label")]
+    ("name", "cell"), [("near", "no column 'labl'; did you mean 'label'"), ("far", "one of a, b, label")]
 )
 def test_an_unknown_column_is_answered_with_the_nearest(tmp_path: Path, name: str, cell: str) -> None:
     (tmp_path / "t.csv").write_bytes(bad_tables.table(*bad_tables.GOOD))
