@@ -102,14 +102,19 @@ SIMULATE = {
     ),
     "half a client": ({"cohort": 1.5}, "cohort.size must be a whole number in [1, inf) or none", "not 1.5"),
     "no client": ({"cohort": 0}, "cohort.size must be a whole number in [1, inf)", "not 0"),
-    "too many clients": ({"cohort": 7}, "cohort.size = 7", "1 to 6"),
+    "too many clients": ({"cohort": 7}, "cohort.size must be at most 6", "not 7"),
     "misspelt sampling": (
         {"cohort": {"size": 2, "sampling": "bernouli"}},
         "sampling must be",
         "not 'bernouli'",
         "'exact'",
     ),
-    "data that is not cut": ({"federation": dataset()}, "federation is Dataset", "split(data, ...)"),
+    "data that is not cut": (
+        {"federation": dataset()},
+        "federation must be",
+        "split(data, ...)",
+        "not Dataset",
+    ),
     "class of a model": ({"model": torch.nn.Linear}, "torch.nn.modules.linear.Linear", "an nn.Module"),
     "argument of the engine": ({"dtype": "float64"}, "no argument 'dtype'", "engine={'dtype': ...}"),
 }
