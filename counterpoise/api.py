@@ -29,7 +29,7 @@ split = split_federation
 
 @dataclass(frozen=True)
 class SimulationResult(Mapping[str, Any]):
-    """What a run came to: a summary by name, the rows of all rounds, and the trained module."""
+    """The result of a run: summary by key, rows of all rounds, trained module."""
 
     summary: dict[str, Any]
     rows: list[dict[str, Any]]
@@ -58,10 +58,10 @@ def simulate(
 ) -> SimulationResult:
     """Run a method on a federation in this process; ``settings`` are those of ``build_simulation``: local, cohort, engine.
 
-    `watch` is called after each round with its row and the number of all rounds.
+    `watch` is called after each round with its row and the total number of rounds.
     """
-    legal = {*read_parameters(simulate), *read_parameters(build_simulation)}
-    refuse_unknown("simulate", settings, legal, {"local": Local, "engine": EngineSettings, "cohort": Cohort})
+    known = {*read_parameters(simulate), *read_parameters(build_simulation)}
+    refuse_unknown("simulate", settings, known, {"local": Local, "engine": EngineSettings, "cohort": Cohort})
     check_arguments("simulate", simulate, evaluate_every=evaluate_every)
     simulation = build_simulation(federation, method, model, rounds=rounds, seed=seed, **settings)
     rows, seconds = [], 0.0

@@ -102,14 +102,19 @@ SIMULATE = {
     ),
     "half a client": ({"cohort": 1.5}, "cohort.size must be a whole number in [1, inf) or none", "not 1.5"),
     "no client": ({"cohort": 0}, "cohort.size must be a whole number in [1, inf)", "not 0"),
-    "too many clients": ({"cohort": 7}, "cohort.size = 7", "1 to 6"),
+    "too many clients": ({"cohort": 7}, "cohort.size must be at most 6", "not 7"),
     "misspelt sampling": (
         {"cohort": {"size": 2, "sampling": "bernouli"}},
         "sampling must be",
         "not 'bernouli'",
         "'exact'",
     ),
-    "data that is not cut": ({"federation": dataset()}, "federation is Dataset", "split(data, ...)"),
+    "data that is not cut": (
+        {"federation": dataset()},
+        "federation must be",
+        "split(data, ...)",
+        "not Dataset",
+    ),
     "class of a model": ({"model": torch.nn.Linear}, "torch.nn.modules.linear.Linear", "an nn.Module"),
     "argument of the engine": ({"dtype": "float64"}, "no argument 'dtype'", "engine={'dtype': ...}"),
 }
@@ -168,7 +173,7 @@ NAN[[4, 7], 1] = torch.tensor([float("nan"), float("inf")])
 DATA: dict[str, tuple[Any, ...]] = {
     "more inputs than labels": (
         dataset(y=Y[:9]),
-        "mine: train: x is float32 [12, 2] and y int64 [9]; legal: a row of x",
+        "mine: train: x is float32 [12, 2] and y int64 [9]; needs a row of x",
     ),
     "inputs without rows": (
         dataset(torch.tensor(1.0)),
@@ -178,14 +183,18 @@ DATA: dict[str, tuple[Any, ...]] = {
         dataset(test=cp.Samples(X[:5], Y)),
         "mine: test: x is float32 [5, 2] and y int64 [12]",
     ),
-    "too few clients": (dataset(clients=torch.arange(5)), "clients has 5 entries; legal: 12, one a"),
-    "clients in halves": (dataset(clients=X[:, 0]), "mine: clients is float32 [12]", "whole numbers"),
-    "labels in halves": (dataset(y=X[:, 0]), "mine: train.y is float32 [12]; legal: whole numbers"),
-    "labels one hot": (dataset(y=torch.eye(3).long()), "mine: train.y is int64 [3, 3]", "[n]"),
-    "labels in words": (dataset(y=np.array(["a"] * 12)), "mine: train.y is <U1", "numbers"),
-    "ragged inputs": (dataset([[1.0], [1.0, 2.0]]), "mine: train.x is list", "a tensor or an array"),
-    "pair that is no Samples": (dataset(test=(X, Y)), "mine: test is tuple; legal: Samples(x, y)"),
-    "number of classes": (dataset(classes=3), "mine: classes = 3 is not legal; legal: their names"),
+    "too few clients": (dataset(clients=torch.arange(5)), "clients has 5 entries; needs 12"),
+    "clients in halves": (dataset(clients=X[:, 0]), "mine: clients must be whole numbers", "float32 [12]"),
+    "labels in halves": (
+        dataset(y=X[:, 0]),
+        "mine: train.y must be whole numbers",
+        "float32 [12]",
+    ),
+    "labels one hot": (dataset(y=torch.eye(3).long()), "mine: train.y must be", "[n]", "not int64 [3, 3]"),
+    "labels in words": (dataset(y=np.array(["a"] * 12)), "mine: train.y must be", "numbers", "not <U1"),
+    "ragged inputs": (dataset([[1.0], [1.0, 2.0]]), "mine: train.x must be a tensor or an array", "not list"),
+    "pair that is no Samples": (dataset(test=(X, Y)), "mine: test must be Samples(x, y), not tuple"),
+    "number of classes": (dataset(classes=3), "mine: classes must be names, such as ('a', 'b'), not 3"),
     "test inputs of another width": (
         dataset(X[:, :1]),
         "test.x is float32 [12, 2] and train.x float32 [12, 1]",
@@ -193,9 +202,9 @@ DATA: dict[str, tuple[Any, ...]] = {
     "pixels and floats": (dataset(X.byte()), "test.x is float32", "train.x uint8"),
     "label above": (
         dataset(classes=("a", "b")),
-        "mine: train.y holds the label 2; legal with 2 classes: 0 to 1",
+        "mine: train.y holds the label 2; must be 0 to 1",
     ),
-    "label below": (dataset(y=Y - 1), "mine: train.y holds the label -1; legal with 3 classes: 0 to 2"),
+    "label below": (dataset(y=Y - 1), "mine: train.y holds the label -1; must be 0 to 2"),
     "test label above": (dataset(test=cp.Samples(X, Y + 1)), "mine: test.y holds the label 3"),
     "not finite": (
         dataset(NAN),
@@ -205,7 +214,7 @@ DATA: dict[str, tuple[Any, ...]] = {
     "test not finite": (dataset(test=cp.Samples(NAN, Y)), "mine: test.x holds NaN"),
     "client without a name": (
         dataset(clients=Y, client_names=("A", "B")),
-        "clients holds 2; legal with 2 client_names: 0 to 1",
+        "clients holds 2; must be 0 to 1",
     ),
 }
 
@@ -244,9 +253,9 @@ def test_data_that_fits_is_not_copied() -> None:
 
 
 SPLIT: dict[str, tuple[Any, ...]] = {
-    "name of data": ({"data": "digits"}, "split: data is str; legal: a Dataset"),
+    "name of data": ({"data": "digits"}, "split: data must be a Dataset"),
     "half a client": ({"clients": 1.5}, "split: clients must be", "not 1.5", "a whole number"),
-    "no clients": ({"clients": -1}, "clients = -1", "at least 1"),
+    "no clients": ({"clients": -1}, "clients must be at least 1", "not -1"),
     "negative seed": ({"seed": -1}, "split: seed must be", "not -1", "a whole number in [0, "),
     "all held out": ({"validation": 1.0}, "split: validation must be", "not 1.0", "[0, 1)"),
     "negative share": ({"server_validation": -0.1}, "split: server_validation must be", "not -0.1", "[0, 1)"),
@@ -278,7 +287,7 @@ def test_a_wrong_cut_is_one_line(given: dict[str, Any], words: list[str]) -> Non
             {"name": "digits", "imbalance": None},
             "load_data: imbalance must be a number or a word or a table, not None",
         ),
-        ({"name": "digits", "imbalance": -1}, "imbalance = -1"),
+        ({"name": "digits", "imbalance": -1}, "data.imbalance must be above 0"),
     ],
 )
 def test_wrong_data_is_one_line(given: dict[str, Any], words: str) -> None:
@@ -288,13 +297,13 @@ def test_wrong_data_is_one_line(given: dict[str, Any], words: str) -> None:
 
 
 HAND_MADE = {
-    "arrays": (cp.Samples(X.numpy(), Y), "federation: train.x is ndarray", "torch.from_numpy"),  # type: ignore[arg-type]
+    "arrays": (cp.Samples(X.numpy(), Y), "federation: train.x must be a tensor", "not ndarray"),  # type: ignore[arg-type]
     "lengths": (
         cp.Samples(X, Y[:9]),
-        "federation: train: x is float32 [12, 2] and y int64 [9]; legal: a row of x",
+        "federation: train: x is float32 [12, 2] and y int64 [9]; needs a row of x",
     ),
-    "labels": (cp.Samples(X, Y + 1), "federation: train.y holds the label 3; legal with 3 classes: 0 to 2"),
-    "narrow labels": (cp.Samples(X, Y.int()), "federation: train.y is int32 [12]", "y.long()"),
+    "labels": (cp.Samples(X, Y + 1), "federation: train.y holds the label 3; must be 0 to 2"),
+    "narrow labels": (cp.Samples(X, Y.int()), "federation: train.y must be int64", "not int32 [12]"),
 }
 
 

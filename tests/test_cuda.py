@@ -214,7 +214,7 @@ def test_batch_norm_in_bfloat16_is_the_same_every_way(way: str, whose: str) -> N
 
 
 def test_bfloat16_from_float64_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"'bf16' is not legal with torch\.float64; legal: 'full', 'tf32'"):
+    with pytest.raises(ConfigError, match=r"'full' or 'tf32' with torch\.float64, not 'bf16'"):
         simulate("fedavg", engine=replace(GPU_STACKED, precision="bf16"))
 
 

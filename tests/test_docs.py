@@ -26,7 +26,7 @@ from counterpoise.data.augment import AUGMENTATIONS
 from counterpoise.data.dataset import DATASETS
 from counterpoise.data.partition import PARTITIONS
 from counterpoise.errors import ConfigError
-from counterpoise.flower.described import DESCRIBED
+from counterpoise.flower.data_form import DESCRIBED
 from counterpoise.models.model import MODELS
 from counterpoise.run.config.experiment import parse_experiment
 from counterpoise.system.toml import read_toml

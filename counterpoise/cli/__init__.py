@@ -1,4 +1,4 @@
-"""The way into the command line: all that takes time to import comes where Ctrl-C is caught."""
+"""Entry point of the command line; slow imports come where Ctrl-C is caught."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from counterpoise.core.local import SCHEDULES
 from counterpoise.core.method import METHODS, PARTS, Method
 from counterpoise.data.augment import AUGMENTATIONS
 from counterpoise.data.dataset import DATASETS
-from counterpoise.data.imbalance import IMBALANCES
+from counterpoise.data.imbalances import IMBALANCES
 from counterpoise.data.partition import PARTITIONS
 from counterpoise.errors import ConfigError, legal_words, short
 from counterpoise.models.model import MODELS
@@ -28,14 +28,14 @@ CATALOGUE: dict[str, Registry[Any]] = {
 
 
 def list_entries(kind: str) -> list[Entry[Any]]:
-    """Everything of one kind, by name."""
+    """All entries of one kind, sorted by name."""
     if kind not in CATALOGUE:
         raise ConfigError(f"no kind {short(kind)}; {legal_words(kind, CATALOGUE)}")
     return [CATALOGUE[kind].entry(name) for name in CATALOGUE[kind].names()]
 
 
 def find(name: str) -> tuple[str, Entry[Any]]:
-    """The kind and the entry of a name, whatever its kind."""
+    """The kind and the entry of a name, in any registry."""
     for kind, registry in CATALOGUE.items():
         if name in registry:
             return kind, registry.entry(name)

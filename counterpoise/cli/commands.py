@@ -1,4 +1,4 @@
-"""All commands. Heavy imports wait until a command needs them, so that help answers at once."""
+"""All commands. Heavy imports are inside the commands, so that --help is fast."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ Federated learning under class imbalance.
 For a start:
   counterpoise demo                               methods side by side
   counterpoise compare sweep.toml                 your own sweep, to a table and a report
-  counterpoise ls methods                         what there is
+  counterpoise ls methods                         available methods
   counterpoise show fedcm                         formula, paper, parameters
   counterpoise run experiment.toml local.lr=0.05  one run, a value changed
-  counterpoise resume runs/001-fedavg-digits      go on after an interruption
-  counterpoise watch runs                         how runs are doing
+  counterpoise resume runs/001-fedavg-digits      continue an interrupted run
+  counterpoise watch runs                         progress of runs
   counterpoise data inspect mine.csv --label y    how skewed your data is
 
 Exit codes: 0 done, 2 config or usage, 3 data, 4 stopped but can be resumed.
 """
 
-NO_NAME = (errno.ENAMETOOLONG, errno.ELOOP)  # no file can be called that
-INTERRUPTED = 130  # what typer makes of Ctrl-C where nobody else catches it
-NO_SHELL = 1  # and of a shell that it cannot complete words for
-UsageError: Any = typer.BadParameter.__base__  # older typers raise click's, newer ones their own
+NO_NAME = (errno.ENAMETOOLONG, errno.ELOOP)  # not a valid file name
+INTERRUPTED = 130  # typer's exit code for an uncaught Ctrl-C
+NO_SHELL = 1  # typer's exit code for a shell without completion
+UsageError: Any = typer.BadParameter.__base__  # click's in older versions of typer, its own in newer ones
 
 app = typer.Typer(
     help=HELP,
     no_args_is_help=True,
-    context_settings={"help_option_names": ["--help", "-h"]},  # of all commands below, too
+    context_settings={"help_option_names": ["--help", "-h"]},  # for subcommands too
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
@@ -73,7 +73,7 @@ app.add_typer(flower.app, name="flower")
 
 
 def run_command() -> NoReturn:
-    """Run a command; all that it prints is plain text, or the program's own colours."""
+    """Run a command; its output is plain text, apart from our own colours."""
     with plain_output():
         _run_command()
 
@@ -92,19 +92,19 @@ def _run_command() -> NoReturn:
     except typer.Abort:
         raise KeyboardInterrupt from None
     except BrokenPipeError:
-        os._exit(0)  # the reader of our output has left
+        os._exit(0)  # the reader of our output has closed it
     except OSError as error:
         if is_out_of_memory(error):
-            _fail(f"{OUT_OF_MEMORY}; give the command again", 4)
+            _fail(f"{OUT_OF_MEMORY}; run the command again", 4)
         place = short(Path(os.fsdecode(error.filename))) if error.filename else "output"
         _fail(f"{place}: {error.strerror or error}", 2 if error.errno in NO_NAME else 4)
     except Exception as error:
         if os.environ.get("COUNTERPOISE_TRACEBACK"):
             raise
         if is_out_of_memory(error):
-            _fail(f"{OUT_OF_MEMORY}; give the command again", 4)
+            _fail(f"{OUT_OF_MEMORY}; run the command again", 4)
         if "embedded null" in str(error):
-            _fail("a name of a file or folder holds the character NUL; legal: names without it", 2)
+            _fail("a name of a file or folder must not contain the character NUL", 2)
         kind = type(error).__name__
         _fail(
             f"{kind}: {error}. This should not happen: COUNTERPOISE_TRACEBACK=1 shows where; please report it",
@@ -116,26 +116,26 @@ def _call() -> int:
     check_memory_limit()
     try:
         code: int = app(prog_name="counterpoise", standalone_mode=False)
-        sys.stdout.flush()  # not at the end of the interpreter, where nobody catches what goes wrong
+        sys.stdout.flush()  # here, since errors at interpreter exit cannot be caught
     except SystemExit as end:
-        if isinstance(end.__context__, BrokenPipeError):  # rich's word for a reader that has left
+        if isinstance(end.__context__, BrokenPipeError):  # how rich reports a closed output
             raise BrokenPipeError from None
-        code = int(end.code or 0)  # of completion, which ends by itself
+        code = int(end.code or 0)  # shell completion exits by itself
         sys.stdout.flush()
     return code
 
 
 def _explain_usage(error: Any) -> NoReturn:
-    if type(error).__name__ == "NoArgsIsHelpError":  # by its name, since typer has no public one for it
+    if type(error).__name__ == "NoArgsIsHelpError":  # by name, since typer does not export it
         error.show()
         sys.exit(2)
     command = error.ctx.command_path if error.ctx else "counterpoise"
-    # New versions of click guess at a command that typer has guessed at already.
+    # New versions of click would add a second suggestion to that of typer.
     words = error.message if "Did you mean" in error.message else error.format_message()
     _fail(f"{words}{'' if words.endswith(('.', '?')) else '.'} See `{command} --help`.", 2)
 
 
 def _fail(message: str, code: int) -> NoReturn:
-    with suppress(OSError):  # where the terminal is gone, the exit code still tells
+    with suppress(OSError):  # if the terminal is closed, the exit code remains
         typer.echo(f"error: {one_line(message)}", err=True)
     sys.exit(code)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from counterpoise.cli.interrupt import interruptible
-from counterpoise.cli.runs import roomy_console
+from counterpoise.cli.runs import wide_console
 
 if TYPE_CHECKING:
     from counterpoise.sweep.run import Execution, Finished
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 Processes = Annotated[
     int | None,
-    typer.Option(min=1, max=512, help="Runs at once; by default one a core, one where a GPU is used."),
+    typer.Option(min=1, max=512, help="Runs at once; by default one per core, or one on a GPU."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-GO_ON = "the same command goes on where it stopped"
+GO_ON = "the same command continues where it stopped"
 
 
 def add_to(app: typer.Typer) -> None:
@@ -48,10 +48,10 @@ def compare(
     from counterpoise.sweep.sweep import load_sweep
 
     wanted = load_sweep(sweep, overrides or [])
-    folder, execution = out or Path("runs") / sweep.stem, _means(on, processes)
+    folder, execution = out or Path("runs") / sweep.stem, _execution(on, processes)
     if dry_run:
         return _print_plan(wanted, folder, execution, as_json)
-    return conduct(wanted, folder, execution, as_json)
+    return run_and_print(wanted, folder, execution, as_json)
 
 
 def demo(
@@ -66,21 +66,21 @@ def demo(
     """Compare FedAvg with remedies for class imbalance on long-tailed data, over several seeds."""
     from counterpoise.sweep.demo import demo_sweep
 
-    conduct(demo_sweep(seeds, rounds), out, _means("local", processes), as_json)
+    run_and_print(demo_sweep(seeds, rounds), out, _execution("local", processes), as_json)
 
 
-def conduct(sweep: Sweep, out: Path, execution: Execution, as_json: bool) -> None:
-    """Run a sweep and print what it came to."""
+def run_and_print(sweep: Sweep, out: Path, execution: Execution, as_json: bool) -> None:
+    """Run a sweep and print its result."""
     from counterpoise.cli.progress import RunsBar
     from counterpoise.sweep.run import run_sweep
 
     with interruptible(lambda: GO_ON), RunsBar() as bar:
         finished = run_sweep(sweep, out, execution, bar.show)
     typer.echo(json.dumps(_as_data(finished), indent=2)) if as_json else _print_result(sweep, finished)
-    _tell_failures(finished)
+    _report_failures(finished)
 
 
-def _means(on: Literal["local", "ray"], processes: int | None) -> Execution:
+def _execution(on: Literal["local", "ray"], processes: int | None) -> Execution:
     import torch
 
     from counterpoise.engines.processes import available_cores
@@ -105,12 +105,12 @@ def _print_plan(sweep: Sweep, out: Path, execution: Execution, as_json: bool) ->
         typer.echo(f"{run['state']:<8} {run['folder']}")
     todo = len(runs) - plan.states.count("done")
     typer.echo(
-        f"{len(runs)} runs, {todo} of them to do: about {in_words(seconds)} in {execution.processes} processes, from a few steps of each problem"
+        f"{len(runs)} runs, {todo} of them to do: about {in_words(seconds)} in {execution.processes} processes, estimated from a few steps of each problem"
     )
 
 
 def in_words(seconds: float) -> str:
-    """A time in the unit that suits it."""
+    """Seconds as text, in a suitable unit."""
     for size, unit in ((3600, "hours"), (60, "minutes")):
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"
@@ -123,7 +123,7 @@ def _print_result(sweep: Sweep, finished: Finished) -> None:
 
     if sweep.tune is not None:
         typer.echo("\n".join(budget_lines(finished.tuned, sweep.tune)) + "\n")
-    print_comparison(finished.comparison, roomy_console())
+    print_comparison(finished.comparison, wide_console())
     typer.echo(f"\ntables:  {finished.out / 'table.md'} (.tex, .csv, .json)")
     if figures := sorted(finished.out.glob("*.png")):
         typer.echo(f"figures: {', '.join(map(str, figures))} (.svg)")
@@ -143,8 +143,8 @@ def _as_data(finished: Finished) -> dict[str, Any]:
     }
 
 
-def _tell_failures(finished: Finished) -> None:
-    """Which runs failed and why; the command then ends as one that can be given again."""
+def _report_failures(finished: Finished) -> None:
+    """Print which runs failed and why; the command then exits with 4, since it can be repeated."""
     from counterpoise.errors import RunError
 
     for path, error in finished.unscored.items():

@@ -10,7 +10,7 @@ import typer
 from counterpoise.cli.experiments import read_experiment
 
 app = typer.Typer(
-    help="Look at data, prepare it for another machine, or fetch a public set.", no_args_is_help=True
+    help="Inspect data, pack it for another machine, or download a public data set.", no_args_is_help=True
 )
 
 PICTURES = (".png", ".svg", ".pdf", ".eps", ".ps")
@@ -29,21 +29,21 @@ def inspect(
     label: Annotated[str | None, typer.Option(help="Column of a table that holds the class.")] = None,
     client: Annotated[str | None, typer.Option(help="Column of a table that names the client.")] = None,
     by_client: Annotated[
-        bool, typer.Option(help="Image folder with one folder a client: client/class/file.")
+        bool, typer.Option(help="Image folder with one folder per client: client/class/file.")
     ] = False,
     root: Root = None,
-    picture: Annotated[Path, typer.Option(help="Where to draw clients by classes.")] = Path("inspect.png"),
+    picture: Annotated[Path, typer.Option(help="File for the heat map of clients by classes.")] = Path(
+        "inspect.png"
+    ),
 ) -> None:
-    """Classes, counts, imbalance, skew of each client, missing classes, and how local and global imbalance disagree."""
+    """Print classes, counts, imbalance, skew of each client, missing classes, and how local and global imbalance differ."""
     from counterpoise.cli.terminal import screen
     from counterpoise.errors import ConfigError, short
     from counterpoise.report.heatmap import draw_heatmap
     from counterpoise.run.inspect import look_at, report_lines
 
     if picture.suffix.lower() not in PICTURES:
-        raise ConfigError(
-            f"--picture {short(picture)} is not legal; legal: a file name that ends in {', '.join(PICTURES)}"
-        )
+        raise ConfigError(f"--picture must end in one of {', '.join(PICTURES)}, not {short(picture)}")
     federation = look_at(source, label, client, by_client, root)
     console = screen(highlight=False, soft_wrap=True)
     for line in report_lines(federation):
@@ -60,13 +60,11 @@ def inspect(
 
 @app.command()
 def pack(
-    experiment: Annotated[
-        Path, typer.Argument(help="Experiment file whose tables data and partition are to be packed.")
-    ],
+    experiment: Annotated[Path, typer.Argument(help="Experiment file whose data and partition are packed.")],
     target: Annotated[Path, typer.Argument(help="File to write, ending in .safetensors.")],
     overrides: Annotated[list[str] | None, typer.Argument(help="Values to change: key.sub=value.")] = None,
 ) -> None:
-    """Write the prepared data (long-tailed, split, cut into clients) into one compact file that `run` reads elsewhere.
+    """Write the prepared data (long-tailed, split, cut into clients) into one compact file for another machine.
 
     There: data.name = "pack", data.path = "FILE", and no partition. The run is the same, bit for bit.
     """
@@ -76,7 +74,7 @@ def pack(
     from counterpoise.run.assemble import load_federation
 
     if target.suffix != ".safetensors":
-        raise ConfigError(f"{short(target)} is not legal; legal: a file name that ends in .safetensors")
+        raise ConfigError(f"TARGET must end in .safetensors, not {short(target)}")
     config = read_experiment(experiment, overrides or [])
     packed = pack_federation(load_federation(config))
     assert packed.assignment is not None
@@ -96,7 +94,7 @@ def pack(
 def download(
     name: Annotated[str, typer.Argument(help="A data set of `counterpoise ls data`.")], root: Root = None
 ) -> None:
-    """Fetch a public data set from its mirrors, checked against the published sum; a cut line is resumed."""
+    """Download a public data set from its mirrors, and check its published checksum; interrupted downloads are resumed."""
     from counterpoise.data.download import download as fetch
     from counterpoise.data.download import progress_bar
 

@@ -1,4 +1,4 @@
-"""Commands that tell what there is: ls and show."""
+"""The commands ls and show."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def ls(
         ),
     ] = None,
 ) -> None:
-    """List what there is, with the rule of each in one line; or your runs, and how each stands."""
+    """List methods, parts, data and so on, one line each; or your runs and their states."""
     if kind == "runs":
         list_runs(folder or Path("runs"), as_json, sort)
     elif folder is not None:
-        raise typer.BadParameter(f"{short(folder)}: a folder is legal after `ls runs` alone")
+        raise typer.BadParameter(f"{short(folder)}: a folder goes only with `ls runs`")
     elif sort is not None:
-        raise typer.BadParameter(f"--sort {short(sort)} is legal with `ls runs` alone")
+        raise typer.BadParameter(f"--sort {short(sort)} goes only with `ls runs`")
     elif kind is not None and kind not in _kinds():
         raise ConfigError(f"no kind {short(kind)}; {legal_words(kind, _kinds())}")
     elif as_json:
@@ -89,7 +89,7 @@ def _print_rules(kind: str | None) -> None:
 def show(
     name: Annotated[str, typer.Argument(help="A method, part, data set, partition, model, ...")],
 ) -> None:
-    """Everything about one name: formula, paper, parameters with ranges and defaults, and what it is made of."""
+    """Show one name: formula, paper, parameters with ranges and defaults, and its parts."""
     from rich.markup import escape
 
     from counterpoise.cli.catalogue import CATALOGUE, find
@@ -128,8 +128,8 @@ def _print_parts(console: Any, entry: Entry[Any]) -> None:
     from counterpoise.cli.catalogue import describe_parts
 
     method = entry.build()
-    console.print(f"\nClients weigh by: {method.weighting}", markup=False)
-    console.print("Made of:" if method.parts else "Made of: plain averaging, no parts.")
+    console.print(f"\nClient weights: {method.weighting}", markup=False)
+    console.print("Parts:" if method.parts else "Parts: none, plain averaging.")
     for part, hooks in describe_parts(method):
         console.print(f"  {part} ({hooks})", markup=False)
     with_part = f', or method = ["{entry.name}", {{ focal = {{ gamma = 2.0 }} }}]'

@@ -1,4 +1,4 @@
-"""Commands that run: run, resume, validate."""
+"""The commands run, resume and validate."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Out = Annotated[
 ]
 Work = Callable[
     ["Sequence[Listener]", Callable[[str], None]], dict[str, Any]
-]  # listeners, what takes a line to say -> a summary
+]  # listeners, function that prints a line -> summary
 AsJson = Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")]
 
 
@@ -42,16 +42,16 @@ def run(experiment: File, overrides: Overrides = None, out: Out = None, as_json:
 
     config = read_experiment(experiment, overrides or [])
     folder = out or next_folder(Path("runs"), f"{config.build_method().name}-{config.data.name}")
-    report(watched(lambda heard, _: start(config, folder, heard), folder), folder, as_json)
+    report(watched(lambda listeners, _: start(config, folder, listeners), folder), folder, as_json)
 
 
 def resume(
     folder: Annotated[Path, typer.Argument(help="Folder of the run.")], as_json: AsJson = False
 ) -> None:
-    """Go on with a run that was stopped or killed; the result is that of an undisturbed run, bit for bit."""
+    """Continue a run that was stopped or killed, to the result of an uninterrupted run, bit for bit."""
     from counterpoise.run import runner
 
-    report(watched(lambda heard, _: runner.resume(folder, heard), folder), folder, as_json)
+    report(watched(lambda listeners, _: runner.resume(folder, listeners), folder), folder, as_json)
 
 
 def validate(experiment: File, overrides: Overrides = None) -> None:
@@ -70,7 +70,7 @@ def validate(experiment: File, overrides: Overrides = None) -> None:
 
 
 def read_experiment(path: Path, overrides: list[str]) -> Experiment:
-    """The experiment of a file; one that is a sweep is told by the keys that no experiment has."""
+    """The experiment of a file; a sweep is recognised by keys that no experiment has."""
     from counterpoise.errors import ConfigError
     from counterpoise.run.config.experiment import load_experiment
 
@@ -81,7 +81,7 @@ def read_experiment(path: Path, overrides: list[str]) -> Experiment:
         if not keys:
             raise
         raise ConfigError(
-            f"{path}: {', '.join(keys)}: this is a sweep, for `counterpoise compare {shlex.quote(str(path))}`; legal here: an experiment, which has one method and one seed"
+            f"{path}: {', '.join(keys)}: this is a sweep, for `counterpoise compare {shlex.quote(str(path))}`; an experiment has one method and one seed"
         ) from None
 
 
@@ -95,7 +95,7 @@ def _keys_of_sweeps(path: Path) -> list[str]:
 
 
 def watched(work: Work, folder: Path) -> dict[str, Any]:
-    """Work that shows how it is doing, and says how to go on where it is interrupted."""
+    """Run with a progress bar and pictures; an interruption says how to continue."""
     from counterpoise.cli.progress import Live
     from counterpoise.report.pictures import Pictures
     from counterpoise.run.store.folder import RunFolder
@@ -122,8 +122,8 @@ def _plan_lines(config: Experiment, simulation: Any) -> Iterator[str]:
     yield f"data       {federation.name}: {len(federation.train.y)} training and {len(federation.test.y)} test samples, {len(federation.classes)} classes"
     yield f"classes    {federation.counts().sum(0).tolist()}"
     yield from (f"note       {note}" for note in federation.notes)
-    yield f"clients    {len(sizes)} of {int(sizes.min())} to {int(sizes.max())} samples, {config.cohort.size or len(sizes)} a round"
+    yield f"clients    {len(sizes)} of {int(sizes.min())} to {int(sizes.max())} samples, {config.cohort.size or len(sizes)} per round"
     yield f"model      {config.model.name}: {parameters} parameters, inputs {federation.input_shape}"
-    yield f"method     {simulation.method.name}: {', '.join(part.name for part in simulation.method.parts) or 'plain averaging'}; clients weigh by {simulation.method.weighting}"
+    yield f"method     {simulation.method.name}: {', '.join(part.name for part in simulation.method.parts) or 'plain averaging'}; client weights: {simulation.method.weighting}"
     yield f"engine     {settings.name} on {settings.device}: {settings.reason}"
-    yield "legal"
+    yield "valid"

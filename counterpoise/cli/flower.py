@@ -1,4 +1,4 @@
-"""Commands over a network by Flower: up, simulate, server, client, certs, describe."""
+"""Commands for Flower: up, simulate, server, client, status, certs, describe."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ if TYPE_CHECKING:
     from counterpoise.run.config.experiment import Experiment
 
 app = typer.Typer(
-    help="The same methods over a real network, by Flower (pip install 'counterpoise\\[flower]').",
+    help="The same methods over a real network, with Flower (pip install 'counterpoise\\[flower]').",
     no_args_is_help=True,
 )
 
 File = Annotated[Path | None, typer.Argument(help="Experiment file in TOML; left out with --resume.")]
-Resume = Annotated[Path | None, typer.Option(help="Folder of a run that stopped, to go on with.")]
+Resume = Annotated[Path | None, typer.Option(help="Folder of a stopped run to continue.")]
 Certs = Annotated[
     Path | None,
     typer.Option(help="Folder of `counterpoise flower certs`; a client needs ca.crt and its key."),
 ]
-Insecure = Annotated[bool, typer.Option("--insecure", help="Plain text; legal on 127.0.0.1 alone.")]
+Insecure = Annotated[bool, typer.Option("--insecure", help="Plain text; only on 127.0.0.1.")]
 
 
 @app.command()
 def up(
     experiment: File = None,
     overrides: Overrides = None,
-    clients: Annotated[int | None, typer.Option(min=1, help="Number of clients, a process each.")] = None,
+    clients: Annotated[int | None, typer.Option(min=1, help="Number of clients, one process each.")] = None,
     out: Out = None,
     resume: Resume = None,
     as_json: AsJson = False,
@@ -39,7 +39,9 @@ def up(
     """Start a whole deployment on this machine, with TLS and node keys, run the experiment, and take it down."""
     commands = _commands()
     config, folder = _which(experiment, overrides, resume, out, clients)
-    report(watched(lambda heard, say: commands.up(config, folder, heard, say), folder), folder, as_json)
+    report(
+        watched(lambda listeners, say: commands.up(config, folder, listeners, say), folder), folder, as_json
+    )
 
 
 @app.command()
@@ -53,7 +55,11 @@ def simulate(
     """Run the experiment in Flower's simulation, on Ray."""
     commands = _commands()
     config, folder = _which(experiment, overrides, resume, out)
-    report(watched(lambda heard, say: commands.simulate(config, folder, heard, say), folder), folder, as_json)
+    report(
+        watched(lambda listeners, say: commands.simulate(config, folder, listeners, say), folder),
+        folder,
+        as_json,
+    )
 
 
 @app.command()
@@ -75,7 +81,7 @@ def server(
     endpoint = _endpoint(host, port, certs, insecure)
     config, folder = _which(experiment, overrides, resume, out)
     report(
-        watched(lambda heard, say: commands.serve(config, folder, endpoint, heard, say), folder),
+        watched(lambda listeners, say: commands.serve(config, folder, endpoint, listeners, say), folder),
         folder,
         as_json,
     )
@@ -98,17 +104,17 @@ def client(
     certs: Certs = None,
     insecure: Insecure = False,
 ) -> None:
-    """Take part as one client with your own data, until stopped. Nothing but the messages leaves this machine."""
+    """Take part as one client with your own data, until stopped. Only messages leave this machine."""
     _commands()
     from counterpoise.data.faults import check_share, no_such
-    from counterpoise.errors import ConfigError
+    from counterpoise.errors import ConfigError, short
     from counterpoise.flower.deployment import check_client_trust
     from counterpoise.flower.job import ClientFile, check_name
     from counterpoise.flower.resident import join
 
     host, _, port = server.rpartition(":")
     if not host or not port.isdigit():
-        raise ConfigError(f"--server {server} is not legal; legal: HOST:PORT")
+        raise ConfigError(f"--server must be HOST:PORT, not {short(server)}")
     if data is not None and not data.exists():
         raise ConfigError(f"--data {no_such(data, 'file or folder')}")
     endpoint = _endpoint(host, int(port), certs, insecure)
@@ -117,19 +123,17 @@ def client(
     reading: dict[str, Any] = {"label": label, "test_share": test_share}
     place = (state or Path.home() / ".local" / "state" / "counterpoise" / check_name(name)).absolute()
     own = None if data is None else str(data.absolute())
-    with interruptible(lambda: "start it again to take part again"):
+    with interruptible(lambda: "start it again to rejoin"):
         join(ClientFile(check_name(name), str(place), own, reading), endpoint, _say)
 
 
 @app.command()
 def status(
     folder: Annotated[Path, typer.Argument(help="Folder of a run over a network, on its server.")],
-    live: Annotated[
-        bool, typer.Option("--live", help="Keep showing it, until the run ends or Ctrl-C.")
-    ] = False,
+    live: Annotated[bool, typer.Option("--live", help="Refresh until the run ends or Ctrl-C.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Who is there, who answered, bytes, seconds, who was refused and why."""
+    """Show which clients are connected, replies, bytes, seconds, and which were refused and why."""
     from counterpoise.cli.flower_status import show_status
 
     show_status(folder, live, as_json)
@@ -137,13 +141,13 @@ def status(
 
 @app.command()
 def certs(
-    folder: Annotated[Path, typer.Argument(help="Folder to write; what is there already is left alone.")],
-    client: Annotated[list[str], typer.Option(help="Name of a client; give it again for more.")],
+    folder: Annotated[Path, typer.Argument(help="Folder to write; existing files are kept.")],
+    client: Annotated[list[str], typer.Option(help="Name of a client; repeat for more.")],
     host: Annotated[
-        list[str] | None, typer.Option(help="Name or address of the server, beside 127.0.0.1 and localhost.")
+        list[str] | None, typer.Option(help="Name or address of the server, besides 127.0.0.1 and localhost.")
     ] = None,
 ) -> None:
-    """Make an authority, the server's certificate, and a key pair a client; prints who gets which file."""
+    """Make an authority, the server's certificate, and one key pair per client; prints who gets which file."""
     for who, files in _commands().certificates(folder, client, host or []).items():
         typer.echo(f"{who}: {files}")
 
@@ -157,10 +161,10 @@ def describe(
     ] = None,
     drop: Annotated[
         list[str] | None,
-        typer.Option(help="Column of a table to leave out, such as an identifier; give it again for more."),
+        typer.Option(help="Column of a table to leave out, such as an identifier; repeat for more."),
     ] = None,
 ) -> None:
-    """Print the form of a file as the data table of a config, for a server that has no data: read it before you hand it over."""
+    """Print the form of a file as the data table of a config, for a server without data; read it before you share it."""
     from counterpoise.system.toml import write_toml
 
     found = _commands().describe(data, label, client, drop or [])
@@ -177,7 +181,7 @@ def _say(words: str) -> None:
 
 
 def _commands() -> Any:
-    """The module that does the work, where the one version of Flower it is written for is there."""
+    """The module of the commands, if the required version of Flower is installed."""
     from importlib.metadata import PackageNotFoundError, version
 
     from counterpoise.errors import ConfigError
@@ -188,9 +192,7 @@ def _commands() -> Any:
     except PackageNotFoundError:
         found = "none"
     if found != FLWR:
-        raise ConfigError(
-            f"flwr {FLWR} is needed and {found} is installed; legal: pip install 'counterpoise[flower]'"
-        )
+        raise ConfigError(f"flwr must be {FLWR}, not {found}: pip install 'counterpoise[flower]'")
     from counterpoise.flower import commands
 
     return commands
@@ -212,14 +214,14 @@ def _which(
     out: Path | None,
     clients: int | None = None,
 ) -> tuple[Experiment | None, Path]:
-    """The experiment and its folder; no experiment where a run goes on."""
+    """The experiment and its folder; no experiment for --resume."""
     from counterpoise.errors import ConfigError
     from counterpoise.run.store.folder import next_folder
 
     if experiment is None and resume is not None:
         return None, resume
     if experiment is None or resume is not None:
-        raise ConfigError("legal: an experiment file, or --resume with the folder of a run, and not both")
+        raise ConfigError("give an experiment file, or --resume with the folder of a run, and not both")
     wanted = [*(overrides or []), *([f"partition.clients={clients}"] if clients else [])]
     config = read_experiment(experiment, wanted)
     return config, out or next_folder(Path("runs"), f"{config.build_method().name}-{config.data.name}-flower")

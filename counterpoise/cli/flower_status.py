@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from counterpoise.cli.runs import roomy_console
+from counterpoise.cli.runs import wide_console
 
 if TYPE_CHECKING:
     from rich.console import Group
 
 TICK = 0.5  # seconds between frames
-QUIET = 30.0  # seconds without a word from the server that are worth a remark
+QUIET = 30.0  # seconds without an update after which a note is shown
 COLOURS = {"here": "green", "at work": "cyan", "gone": "red", "refused": "red", "not here yet": "yellow"}
 COLUMNS = (
     "client",
@@ -39,7 +39,7 @@ def show_status(folder: Path, live: bool, as_json: bool) -> None:
     from counterpoise.flower.job import JobFolder
     from counterpoise.flower.status import read_status
 
-    path, console = JobFolder(folder).status, roomy_console()
+    path, console = JobFolder(folder).status, wide_console()
     found = read_status(path)
     if as_json:
         clients = {name: asdict(client) for name, client in found["clients"].items()}
@@ -56,7 +56,7 @@ def show_status(folder: Path, live: bool, as_json: bool) -> None:
 
 
 def frame(found: dict[str, Any]) -> Group:
-    """The run's state, and a line per client."""
+    """The run's state, and one line per client."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text

@@ -1,4 +1,4 @@
-"""How runs stand, drawn to fit a terminal: a heading, a line for each run, and what went wrong."""
+"""Progress of runs, fitted to a terminal: a heading, one line per run, and errors."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ WIDTH = 20  # characters of a curve
 BAR = 12  # and of a bar
 GAP = 2  # between columns
 CUT = ".."  # in the middle of a name that is too long
-NAME = 24  # characters of a name that other columns give way to
+NAME = 24  # characters of a name for which other columns are dropped
 STEPS, PLAIN_STEPS = "▁▂▃▄▅▆▇█", "_.-=+*#@"
-BEFORE = {"name": "run", "state": "state", "round": "round", "bar": ""}  # columns, then scores, then these:
-AFTER = {"loss": "loss", "pace": "rounds/s", "left": "left"}
-LESSER = ("bar", "pace", "curve", "left", "loss")  # the first gives way first, then scores from the last on
+BEFORE = {"name": "run", "state": "state", "round": "round", "bar": ""}  # columns before the scores
+AFTER = {"loss": "loss", "pace": "rounds/s", "left": "left"}  # columns after the scores
+LESSER = ("bar", "pace", "curve", "left", "loss")  # dropped in this order, then scores from the last on
 COLOURS = {"running": "cyan", "failed": "red", "stopped": "yellow", "unreadable": "red", "done": "green"}
 
 Cells = Mapping[str, str]  # by column
 
 
 class TableLayout(NamedTuple):
-    """The columns that a line has room for, and the characters of a name."""
+    """The columns that fit, and the characters of a name."""
 
     columns: list[str]
     name: int
 
 
 def headers() -> dict[str, str]:
-    """Titles of all columns; the first score stands before its curve, the others after it."""
+    """Titles of all columns; the first score is followed by its curve, then the others."""
     from counterpoise.metrics.catalogue import find, shown_in
 
     first, *others = ((key, find(key).short) for key in shown_in("line"))
@@ -46,7 +46,7 @@ def headers() -> dict[str, str]:
 
 
 def frame(folder: Path, found: Sequence[Progress], console: Console, most: int | None = None) -> Group:
-    """All runs of a folder as they stand; of many, as many as there is room for."""
+    """All runs of a folder, at most `most` of them."""
     from rich.console import Group
     from rich.text import Text
 
@@ -99,22 +99,22 @@ def _cells(run: Progress, folder: Path, steps: str) -> Cells:
 
 
 def arrange(lines: Sequence[Cells], width: int) -> TableLayout:
-    """Lesser columns give way until a fair piece of each name has room; a state and a round are never cut."""
+    """Drop less important columns until names fit; state and round are never dropped."""
     titles = headers()
     widths = {
         key: max(len(word) for word in (titles[key], *(cells[key] for cells in lines))) for key in titles
     }
     columns = list(titles)
     scores = [key for key in titles if key not in (*BEFORE, *AFTER, "curve")]
-    for lesser in (*LESSER, *reversed(scores)):
+    for dropped in (*LESSER, *reversed(scores)):
         if _room(columns, widths, width) >= min(widths["name"], NAME):
             break
-        columns.remove(lesser)
+        columns.remove(dropped)
     return TableLayout(columns, max(_room(columns, widths, width), 1))
 
 
 def _room(columns: Sequence[str], widths: Mapping[str, int], width: int) -> int:
-    """Characters that these columns leave to the name."""
+    """Characters that these columns leave for the name."""
     return width - sum(GAP + widths[key] for key in columns if key != "name")
 
 
@@ -137,7 +137,7 @@ def shorten(text: str, width: int) -> str:
 
 
 def sparkline(values: Sequence[float], steps: str = STEPS, width: int = WIDTH) -> str:
-    """A curve in one line, from its least value to its largest; of a long one, evenly picked points."""
+    """A curve as one line of characters, scaled from its minimum to its maximum; long ones are thinned evenly."""
     count = min(len(values), width)
     picked = [values[round(k * (len(values) - 1) / max(count - 1, 1))] for k in range(count)]
     low, high = min(picked, default=0.0), max(picked, default=0.0)

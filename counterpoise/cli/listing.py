@@ -1,4 +1,4 @@
-"""`ls runs`: the runs of a folder, those of one data set and method together, in lines that fit a terminal."""
+"""`ls runs`: the runs of a folder, grouped by data set and method, fitted to a terminal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from counterpoise.cli.runs import percent, roomy_console
+from counterpoise.cli.runs import percent, wide_console
 from counterpoise.errors import ConfigError, legal_words, printable, short
 
 if TYPE_CHECKING:
@@ -25,15 +25,15 @@ HEADERS = {
     "data": "data",
     "seed": "seed",
     "state": "state",
-    "brief": "state",
+    "short_state": "state",
     "accuracy": "accuracy",
     "balanced": "balanced",
     "tail": "tail",
     "when": "when",
 }
-STAND_INS = {"problem": "data", "state": "brief"}  # what takes the place of a column that gives way
-LESSER = ("problem", "state", "when", "tail", "accuracy")  # the first gives way first
-FAIR = {"run": 24, "method": 16, "data": 16}  # characters of a name that other columns give way to
+STAND_INS = {"problem": "data", "state": "short_state"}  # shorter columns that replace wide ones
+LESSER = ("problem", "state", "when", "tail", "accuracy")  # replaced or dropped in this order
+FAIR = {"run": 24, "method": 16, "data": 16}  # characters of a name for which other columns are dropped
 SHORTEST = 8  # characters of a run's folder
 DEFAULT = "data"
 
@@ -51,13 +51,13 @@ def list_runs(folder: Path, as_json: bool, sort: str | None = None) -> None:
     if as_json:
         typer.echo(json.dumps([_as_plain(run) for run in ordered], indent=2))
     elif ordered:
-        print_runs(ordered, roomy_console())
+        print_runs(ordered, wide_console())
     else:
         typer.echo(f"no run in {folder}")
 
 
 def sort_key(word: str) -> Callable[[Progress], Any]:
-    """What runs are sorted by: names upwards, scores and times from the largest down; equal ones by data, method and seed."""
+    """The sort key: names ascending, scores and times descending; ties by data, method and seed."""
     from counterpoise.metrics.catalogue import headline
 
     names: dict[str, Callable[[Progress], Any]] = {
@@ -72,15 +72,15 @@ def sort_key(word: str) -> Callable[[Progress], Any]:
         return lambda run: (names[word](run), *_group(run))
     if word not in headline():
         raise ConfigError(f"--sort {short(word)}: no such key; {legal_words(word, [*names, *headline()])}")
-    return lambda run: (*_from_the_best(run.last(word)), *_group(run))
+    return lambda run: (*_descending(run.last(word)), *_group(run))
 
 
-def _from_the_best(score: float | None) -> tuple[bool, float]:
+def _descending(score: float | None) -> tuple[bool, float]:
     return score is None, -(score or 0.0)
 
 
 def _group(run: Progress) -> tuple[Any, ...]:
-    """Runs of one data set, problem and method come together, by their seeds; those that cannot be read first."""
+    """Data set, problem, method, seed; runs that cannot be read come first."""
     from counterpoise.results.progress import data_words, problem_words
 
     if run.result is None:
@@ -110,11 +110,11 @@ def _as_plain(run: Progress) -> dict[str, Any]:
 
 
 def print_runs(runs: Sequence[Progress], console: Console) -> None:
-    """A table of the runs, and below it what went wrong with which."""
+    """A table of the runs, and errors below it."""
     from rich.table import Table
     from rich.text import Text
 
-    # As it will be shown, so that it is as wide as it is taken for.
+    # Escaped before the widths are measured.
     lines = [{column: printable(cell) for column, cell in _cells(run).items()} for run in runs]
     widths = arrange(lines, console.width)
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -129,17 +129,17 @@ def print_runs(runs: Sequence[Progress], console: Console) -> None:
 
 
 def arrange(lines: Sequence[Cells], width: int) -> dict[str, int]:
-    """The columns that have room, and the characters of each: lesser columns give way, and then names are cut."""
+    """The columns that fit and their widths: less important columns are dropped, then names are cut."""
     from counterpoise.cli.frame import GAP
 
     wide = {key: max(len(HEADERS[key]), *(len(cells[key]) for cells in lines)) for key in HEADERS}
     columns = [key for key in HEADERS if key not in STAND_INS.values()]
     fair = {key: min(wide[key], FAIR.get(key, wide[key])) for key in HEADERS}
-    for lesser in LESSER:
+    for column in LESSER:
         if sum(GAP + fair[key] for key in columns) - GAP <= width:
             break
-        place = columns.index(lesser)
-        columns[place : place + 1] = [STAND_INS[lesser]] if lesser in STAND_INS else []
+        place = columns.index(column)
+        columns[place : place + 1] = [STAND_INS[column]] if column in STAND_INS else []
     spare = width - sum(GAP + fair[key] for key in columns) + GAP
     found = {key: fair[key] for key in columns} | {"run": max(fair["run"] + min(spare, 0), SHORTEST)}
     for name in [name for name in FAIR if name in columns]:
@@ -166,7 +166,7 @@ def _cells(run: Progress) -> Cells:
         "data": data_words(result.config) if result else "",
         "seed": str(result.seed) if result else "",
         "state": run.words,
-        "brief": run.state if done else f"{run.state} {run.round}/{run.rounds}",
+        "short_state": run.state if done else f"{run.state} {run.round}/{run.rounds}",
         "accuracy": percent(run.last("accuracy")),
         "balanced": percent(run.last("balanced_accuracy")),
         "tail": percent(run.last("tail")),

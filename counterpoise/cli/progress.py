@@ -1,4 +1,4 @@
-"""Lines that show how a run or a sweep is doing; nothing where nobody is looking."""
+"""Progress bars of runs and sweeps; nothing where standard error is no terminal."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Bar:
-    """A line on standard error that goes on; nothing where that is no terminal."""
+    """A progress bar on standard error, if it is a terminal."""
 
     def __init__(self, *columns: ProgressColumn) -> None:
         console = screen(stderr=True)
@@ -37,7 +37,7 @@ class Bar:
         self._progress.stop()
 
     def say(self, words: str) -> None:
-        """A line above the bar."""
+        """Print a line above the bar."""
         self._progress.console.print(words, markup=False, highlight=False, soft_wrap=True)
 
 
@@ -56,7 +56,7 @@ class RunsBar(Bar):
         self._tasks: dict[str, TaskID] = {}
 
     def show(self, now: Tally) -> None:
-        """Where the runs are; what was done before does not count as speed."""
+        """Update the bar; runs done before the start do not count for the speed."""
         if not now.runs:
             return
         if now.what not in self._tasks:
@@ -81,7 +81,7 @@ class Live(Bar, Listener):
         self._scores: dict[str, float] = {}
 
     def round_ended(self, row: Mapping[str, Any], rounds: int) -> None:
-        """The row of a finished round."""
+        """Show the scores of a finished round."""
         from counterpoise.metrics.catalogue import find, shown_in
 
         # Rounds without an evaluation keep showing the last one.

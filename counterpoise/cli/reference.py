@@ -18,9 +18,9 @@ from counterpoise.run.config.experiment import Experiment
 OPENING = """\
 # Reference
 
-Every key of an experiment file, and every name it may use. This page is written from the code by `make docs`; the same
+Every key of an experiment file, and every name it may use. `make docs` generates this page from the code; the same
 text is on the command line: `counterpoise ls KIND` and `counterpoise show NAME`. An argument that is not listed, or a
-value outside its range, is refused in one line that says what is legal.
+value outside its range, is refused in one line that says what is needed.
 """
 
 TOP = """\
@@ -43,7 +43,7 @@ PLACES = {
     "augmentations": 'Listed in `augment` of `[data]`: `["flip", { crop = { padding = 2 } }]`.',
 }
 
-# What only Python can say, and what a file has another word for.
+# Words for types that only Python has, and their form in a file.
 WORDS = {"any value": "a name, or a list of names", "a function or ": "", " or none": ""}
 
 
@@ -77,24 +77,24 @@ def _entry_blocks(kind: str, entry: Entry[Any]) -> Iterator[str]:
         yield f"Paper: {entry.paper}."
     if entry.parameters:
         rows = [(f"`{p.name}`", _words(p), _default(p.default)) for p in entry.parameters.values()]
-        yield _table(("argument", "legal", "default"), rows)
+        yield _table(("argument", "values", "default"), rows)
     if off := entry.facts.get("off"):
         yield f"Switched off by {' and '.join(f'`{name} = {json.dumps(value)}`' for name, value in off.items())}."
     if kind == "methods":
         method = entry.build()
         parts = [f"`{name}` ({hooks})" for name, hooks in describe_parts(method)]
-        yield f"Made of: {', '.join(parts) or 'plain averaging'}. Clients weigh by {method.weighting}."
+        yield f"Parts: {', '.join(parts) or 'none (plain averaging)'}. Client weights: {method.weighting}."
 
 
 def _key_table(keys: Iterable[Parameter]) -> str:
     rows = [(f"`{one.name}`", _words(one), _default(one.default), one.description) for one in keys]
-    return _table(("key", "legal", "default", "meaning"), rows)
+    return _table(("key", "values", "default", "meaning"), rows)
 
 
 def _words(parameter: Parameter) -> str:
     legal = parameter.legal
-    for said, written in WORDS.items():
-        legal = legal.replace(said, written)
+    for python, toml in WORDS.items():
+        legal = legal.replace(python, toml)
     return legal
 
 
@@ -110,7 +110,7 @@ def _table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 
 
 def main() -> None:
-    """Write the page to the file that is named, or to the terminal."""
+    """Write the page to the given file, or to standard output."""
     if len(sys.argv) > 1:
         Path(sys.argv[1]).write_text(reference(), encoding="utf-8")
     else:

@@ -15,9 +15,7 @@ def add_to(app: typer.Typer) -> None:
 def report(
     folders: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="DIR...", help="The folder of a sweep, or folders of runs, or that hold some."
-        ),
+        typer.Argument(metavar="DIR...", help="The folder of a sweep, or folders that are or contain runs."),
     ],
     out: Annotated[
         Path | None,
@@ -25,7 +23,9 @@ def report(
     ] = None,
     score: Annotated[
         str | None,
-        typer.Option(help="Score that verdicts are about; by default the sweep's, else balanced_accuracy."),
+        typer.Option(
+            help="Score that methods are tested on; by default the sweep's, else balanced_accuracy."
+        ),
     ] = None,
     at: Annotated[
         Literal["last", "best", "mean_last_10"] | None,
@@ -37,9 +37,9 @@ def report(
             help="Method that the others are tested against; by default the sweep's, else fedavg, else the first."
         ),
     ] = None,
-    open_: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False,
+    open_: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
 ) -> None:
-    """Write one HTML file about these runs, finished or not. It opens offline and holds all that it shows."""
+    """Write one HTML file about these runs, finished or not. It is self-contained and opens offline."""
     from counterpoise.report.html import write_report
     from counterpoise.report.html.study import study
     from counterpoise.results.results import read_folders

@@ -1,4 +1,4 @@
-"""Commands about runs that are there: `diff`, and what `ls runs` shares with it."""
+"""The command `diff`, and what other commands about runs share with it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from counterpoise.results.results import RunResult
 
 LONGEST_VALUE = 60
-UNBOUNDED = 10_000  # characters a line where no terminal bounds it
+UNBOUNDED = 10_000  # characters per line where output is no terminal
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -29,7 +29,7 @@ def diff(
     other: Annotated[Path, typer.Argument(help="Folder of another run.")],
     as_json: AsJson = False,
 ) -> None:
-    """What differs between two runs: config, versions, machine, data, and results from which round on."""
+    """Show what differs between two runs: config, versions, machine, data, and from which round on results."""
     from counterpoise.results.difference import difference
 
     found = difference(_one_run(one), _one_run(other))
@@ -39,8 +39,8 @@ def diff(
         _print_difference(found, one, other)
 
 
-def roomy_console() -> Console:
-    """Lines as long as they are where no terminal bounds them."""
+def wide_console() -> Console:
+    """A console that does not wrap lines where output is no terminal."""
     from counterpoise.cli.terminal import screen
 
     console = screen(highlight=False)
@@ -52,7 +52,7 @@ def percent(value: float | None) -> str:
 
 
 def _one_run(path: Path) -> RunResult:
-    """The run of a folder; a folder of many is refused, with the name of one."""
+    """The run of a folder; a folder of several is refused, with one as an example."""
     from counterpoise.errors import ConfigError
     from counterpoise.results.results import find_runs, read_result
     from counterpoise.run.store.folder import RunFolder
@@ -62,7 +62,7 @@ def _one_run(path: Path) -> RunResult:
     below = find_runs([path])
     if not below:
         raise ConfigError(f"{path} holds no run: there is no config.toml in it")
-    raise ConfigError(f"{path} holds {len(below)} runs; legal: the folder of one run, such as {below[0]}")
+    raise ConfigError(f"{path} must be the folder of one run, such as {below[0]}; it holds {len(below)} runs")
 
 
 def _print_difference(found: Difference, one: Path, other: Path) -> None:
@@ -77,10 +77,10 @@ def _print_difference(found: Difference, one: Path, other: Path) -> None:
         if pairs:
             table.add_row(f"[bold]{section}[/bold]")
         for key, pair in pairs.items():
-            table.add_row(f"  {escape(key)}", *map(escape, _brief(*pair)))
+            table.add_row(f"  {escape(key)}", *map(escape, _shortened(*pair)))
     for cells in _result_rows(found):
         table.add_row(*cells)
-    console = roomy_console()
+    console = wide_console()
     console.print(found.words, markup=False, soft_wrap=True)
     console.print()
     console.print(table)
@@ -104,8 +104,8 @@ def _last_and_best(last: float | None, best: float | None) -> str:
     return "" if last is None else f"{percent(last)} (best {percent(best)})"
 
 
-def _brief(one: object, other: object) -> tuple[str, str]:
-    """Both values; of long ones a piece around the place where they begin to differ."""
+def _shortened(one: object, other: object) -> tuple[str, str]:
+    """Both values; long ones cut to a piece around the first difference."""
     from counterpoise.results.difference import count_alike
     from counterpoise.results.labels import show
 

@@ -1,4 +1,4 @@
-"""All that the command line prints. What a name in data or in a config tells a terminal to do is shown, and not done."""
+"""Output of the command line. Control characters in names from data or configs are escaped, never sent to the terminal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Plain:
-    """A stream that takes plain text alone, from whoever prints."""
+    """A stream that escapes control characters."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -28,18 +28,18 @@ class Plain:
 
     @property
     def rich_proxied_file(self) -> TextIO:
-        """The stream behind, by the name that Rich asks for: it writes escapes of its own, and `screen` cleans the rest."""
+        """The wrapped stream, under the name that Rich uses: it writes its own escapes, and `screen` cleans the text."""
         return self._stream
 
     def __getattr__(self, name: str) -> Any:
-        if name == "buffer":  # click would write past this
+        if name == "buffer":  # click would bypass `write`
             raise AttributeError(name)
         return getattr(self._stream, name)
 
 
 @contextmanager
 def plain_output() -> Iterator[None]:
-    """Whatever is printed meanwhile is plain text."""
+    """Within it, all output is plain text."""
     import sys
 
     out, err = (stream and cast("TextIO", Plain(stream)) for stream in (sys.stdout, sys.stderr))
@@ -48,7 +48,7 @@ def plain_output() -> Iterator[None]:
 
 
 def screen(**options: Any) -> Console:
-    """Rich's console, which writes no escape but its own."""
+    """A Rich console that escapes control characters in text."""
     from rich.console import Console, ConsoleOptions, RenderableType
     from rich.segment import Segment
     from rich.text import Text

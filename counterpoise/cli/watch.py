@@ -1,4 +1,4 @@
-"""The command that shows how runs are doing, as they are written."""
+"""The command watch: progress of runs, live."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from counterpoise.cli.frame import COLOURS, frame
-from counterpoise.cli.runs import roomy_console
+from counterpoise.cli.runs import wide_console
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from counterpoise.results.progress import Progress
 
 TICK = 1.0  # seconds between frames
-LULL = 10.0  # a sweep whose runs have all ended, and that has begun no other for so long, is over
+LULL = 10.0  # seconds without a new run after which a sweep whose runs have all ended is over
 
 Key = Callable[[float], str]  # seconds to wait -> the key that was pressed, or nothing
 
@@ -36,12 +36,12 @@ def watch(
         "runs"
     ),
     once: Annotated[
-        bool, typer.Option("--once", help="Print how they stand and end, as is done where no terminal is.")
+        bool, typer.Option("--once", help="Print the progress once and exit, as without a terminal.")
     ] = False,
 ) -> None:
-    """Follow runs as they are written, until all have ended; q or Ctrl-C leaves. The runs are not disturbed."""
-    console, runs = roomy_console(), Runs(folder)
-    runs.look()
+    """Show the progress of runs until all have ended; q or Ctrl-C quits. The runs are not disturbed."""
+    console, runs = wide_console(), Runs(folder)
+    runs.refresh()
     if once or not console.is_terminal:
         console.print(frame(runs.folder, runs.all, console))
         return
@@ -50,7 +50,7 @@ def watch(
 
 
 class Runs:
-    """All runs of a folder; each is read again only when it has written."""
+    """All runs of a folder; each is read again only when it has changed."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -58,10 +58,10 @@ class Runs:
 
     @property
     def all(self) -> list[Progress]:
-        """First those that are at work or need a look."""
+        """Running and failed runs first."""
         return sorted((run for _, run in self._seen.values()), key=lambda run: list(COLOURS).index(run.state))
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         from counterpoise.results.progress import is_locked, last_change, read_progress
         from counterpoise.results.results import find_runs
 
@@ -72,19 +72,19 @@ class Runs:
             self._seen[path] = known if known and known[0] == mark else (mark, read_progress(path))
 
     def over(self) -> bool:
-        """Whether all have ended, and none is about to begin."""
+        """Whether all have ended, and no other is about to begin."""
         ended = all(run.state in ("done", "failed", "unreadable") for run in self.all)
         quiet = time.time() - max((run.changed for run in self.all), default=time.time())
         return ended and (self.folder in self._seen or quiet > LULL)
 
 
 def follow(runs: Runs, console: Console, key: Key) -> None:
-    """Frame after frame; the last one stays."""
+    """Refresh the frame until the end; the last one stays."""
     from rich.live import Live
 
     with Live(console=console, auto_refresh=False) as live:
         while True:
-            runs.look()
+            runs.refresh()
             live.update(frame(runs.folder, runs.all, console, most=max(console.height - 6, 3)), refresh=True)
             if runs.over() or key(TICK) == "q":
                 return
@@ -92,7 +92,7 @@ def follow(runs: Runs, console: Console, key: Key) -> None:
 
 @contextmanager
 def pressed_keys() -> Iterator[Key]:
-    """Keys at the moment they are pressed, where there is a keyboard."""
+    """Reads single key presses, if standard input is a terminal."""
     if not sys.stdin.isatty():
         yield _wait
         return

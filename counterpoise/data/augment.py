@@ -113,9 +113,7 @@ def compose(*augmentations: Augmentation) -> Augmentation:
 def _chosen(count: int, shape: tuple[int, ...], p: float, generator: torch.Generator) -> Tensor:
     """Which samples [n] to change."""
     if len(shape) != 3:
-        raise ConfigError(
-            f"augmentation of samples of shape {list(shape)} is not legal; legal: images [C, H, W]"
-        )
+        raise ConfigError(f"augmentation needs images [C, H, W], not samples of shape {list(shape)}")
     return torch.rand(count, generator=generator) < p
 
 

@@ -28,7 +28,7 @@ class Samples(NamedTuple):
 
 
 class Assignment(NamedTuple):
-    """Training rows of each client, those it holds out, and those the server keeps for validation."""
+    """Training rows of each client, its held-out rows, and the rows that the server keeps for validation."""
 
     clients: Sequence[NDArray[np.int64]]
     held_out: Sequence[NDArray[np.int64]] = ()
@@ -52,9 +52,9 @@ class Scaling(NamedTuple):
 
 
 def _fitting_samples(where: str, given: Any, classes: int) -> Samples:
-    """Samples of tensors with int64 labels of known classes; made from arrays where the user has such."""
+    """Samples as tensors with int64 labels of known classes; arrays are converted."""
     if not isinstance(given, Samples):
-        raise DataError(f"{where} is {type(given).__name__}; legal: Samples(x, y)")
+        raise DataError(f"{where} must be Samples(x, y), not {type(given).__name__}")
     x, y = check.as_tensor(f"{where}.x", given.x), check.as_whole(f"{where}.y", given.y)
     check.pair(where, x, y)
     check.labels(where, y, classes)
@@ -73,7 +73,7 @@ def no_scaling() -> Scaling:
 
 @dataclass(frozen=True)
 class Dataset:
-    """Training and test samples of one task, still in one place; a partition cuts the training set into clients."""
+    """Training and test samples of one task, before a partition splits the training set among clients."""
 
     name: str
     train: Samples
@@ -84,11 +84,11 @@ class Dataset:
     client_names: tuple[str, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)  # file name -> SHA-256, for the run's record
     notes: tuple[str, ...] = ()  # what was dropped, filled in or split, in words
-    assignment: Assignment | None = None  # who holds what, where that is settled already
+    assignment: Assignment | None = None  # who holds what, where that is fixed already
     record: Mapping[str, Any] = field(default_factory=dict)  # how an assigned data set was made
 
     def fitted(self) -> Dataset:
-        """The data set with arrays as tensors, or a DataError where its pieces do not fit together."""
+        """The data set with arrays as tensors, or a DataError where its parts do not fit together."""
         check.class_names(self.name, self.classes)
         count, clients = len(self.classes), self.clients
         train = _fitting_samples(f"{self.name}: train", self.train, count)
@@ -101,7 +101,7 @@ class Dataset:
         return self if same else replace(self, train=train, test=test, clients=clients)
 
     def check_finite(self) -> None:
-        """Refuse inputs that are missing: one pass over floats, so once, where the data is cut into clients."""
+        """Refuse NaN and infinity: one pass over floats, done once, where the data is split among clients."""
         check.finite(f"{self.name}: train", self.train.x)
         check.finite(f"{self.name}: test", self.test.x)
 
@@ -115,13 +115,13 @@ class Dataset:
         return replace(self, train=self.train.take(rows), clients=clients)
 
     def assigned(self, assignment: Assignment, record: Mapping[str, Any]) -> Dataset:
-        """The data set with its clients settled."""
+        """The data set with a fixed assignment of rows to clients."""
         return replace(self, assignment=assignment, record=record)
 
 
 Loader = Callable[
     [Path | None], Dataset
-]  # a data root, or None where the data ships with a dependency -> the data set
+]  # data root, or None where the data ships with a dependency -> data set
 
 
 DATASETS: Registry[Loader] = Registry("data set", ["counterpoise.data.sets"])

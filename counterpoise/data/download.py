@@ -1,4 +1,4 @@
-"""Data sets from public mirrors over https: resumed where cut, checked against their SHA-256, put in place whole or not at all."""
+"""Data sets from public mirrors over https: interrupted downloads resume, SHA-256 is checked, files are replaced atomically."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ Progress = Callable[[str, int, int], None]  # file, bytes so far, bytes in all
 
 CHUNK = 1 << 18
 SECONDS_OF_SILENCE = 30
-ATTEMPTS = 2  # at each mirror: the second resumes a cut line, or starts anew after a wrong content
+ATTEMPTS = 2  # per mirror: the second resumes a broken connection, or starts over after wrong content
 
 
 def download(name: str, root: Path | str | None = None, progress: Progress | None = None) -> list[Path]:
-    """Fetch and unpack the files of a data set into its folder under the root; what is there and intact stays."""
+    """Fetch and unpack the files of a data set into its folder under the root; intact files are kept."""
     if name in BY_HAND:
         raise DataError(
             f"{name}: cannot be downloaded by command; for {data_root(root) / name}: {BY_HAND[name]}"
@@ -48,30 +48,30 @@ def download(name: str, root: Path | str | None = None, progress: Progress | Non
 
 
 def fetch(source: Source, folder: Path, progress: Progress) -> Path:
-    """The file, from the first mirror that has it whole."""
+    """The file, from the first mirror that delivers it intact."""
     target = folder / source.file
     if target.is_file() and _is_intact(target, source):
         return target
     part = target.with_name(target.name + ".part")
-    complaints: dict[str, str] = {}
+    failures: dict[str, str] = {}
     for url in (url for url in source.urls for _ in range(ATTEMPTS)):
         try:
             _resume(url, source, part, progress)
         except (OSError, http.client.HTTPException) as error:
-            complaints[url] = str(error) or type(error).__name__
+            failures[url] = str(error) or type(error).__name__
             continue
         if _is_intact(part, source):
             os.replace(part, target)
             return target
         part.unlink()
-        complaints[url] = f"wrong content, not that of SHA-256 {source.sha256}"
+        failures[url] = f"wrong content, not that of SHA-256 {source.sha256}"
     raise DataError(
-        f"{target}: no mirror worked: {'; '.join(f'{url}: {why}' for url, why in complaints.items())}"
+        f"{target}: no mirror worked: {'; '.join(f'{url}: {why}' for url, why in failures.items())}"
     )
 
 
 def _resume(url: str, source: Source, part: Path, progress: Progress) -> None:
-    """Append to the part file what it lacks; start anew where the server cannot continue."""
+    """Append the missing bytes to the part file; start over where the server cannot continue."""
     have = part.stat().st_size if part.exists() else 0
     if have == source.size:
         return
@@ -82,7 +82,7 @@ def _resume(url: str, source: Source, part: Path, progress: Progress) -> None:
     with opener.open(request, timeout=SECONDS_OF_SILENCE) as response:
         continues = response.headers.get("Content-Range", "").startswith(f"bytes {have}-")
         offered = None if response.length is None else response.length + (have if continues else 0)
-        if offered not in (None, source.size):  # an error page, say: it must not spoil the part file
+        if offered not in (None, source.size):  # such as an error page: it must not overwrite the part file
             raise OSError(f"offers {offered:,} bytes, not {source.size:,}")
         with part.open("ab" if continues else "wb") as file:
             _copy(response, file, source, progress)
@@ -108,16 +108,16 @@ def _is_intact(path: Path, source: Source) -> bool:
 
 
 class _SecureRedirects(urllib.request.HTTPRedirectHandler):
-    """A mirror may send on to another address, as long as that is https too."""
+    """A mirror may redirect, but only to another https address."""
 
     def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
         if not newurl.startswith(SECURE):
-            raise urllib.error.URLError(f"sends on to {newurl}, which is not {SECURE}")
+            raise urllib.error.URLError(f"redirects to {newurl}, which is not {SECURE}")
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
 def unpack(archive: Path, patterns: tuple[str, ...]) -> None:
-    """Take the wanted members out beside the archive, without its first folder, each put in place whole."""
+    """Extract the matching members beside the archive, without its first folder, each atomically."""
     opened = _zip_members if zipfile.is_zipfile(archive) else _tar_members
     try:
         for name, stream in opened(archive):

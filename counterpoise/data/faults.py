@@ -1,4 +1,4 @@
-"""How a bad file is reported: its name, the row where there is one, and the reason, in one line."""
+"""Limits on files, checked before memory is allocated, and one-line errors with file name, row and reason."""
 
 from __future__ import annotations
 
@@ -6,9 +6,32 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
+
 from counterpoise.errors import ConfigError, CounterpoiseError, DataError
 
-SHOWN_CHARACTERS = 60
+MAX_BYTES = 4 << 30  # unpacked content of one data set
+
+MAX_TEXT_BYTES = 2 << 30
+MAX_LINE = 16 << 20  # characters
+MAX_COLUMNS = 10_000
+MAX_CELLS = 50_000_000
+MAX_CATEGORIES = 1_000
+MAX_WORD = 256  # characters of a label or a client's name
+MAX_CLASSES = 10_000
+MAX_NUMBER = float(np.finfo(np.float32).max)
+
+MAX_MEMBERS = 64  # arrays of an npz
+MAX_NPY_HEADER = 4_096
+MAX_DIMENSIONS = 6
+
+MAX_FILES = 1_000_000
+MAX_PIXELS = 1 << 24  # of one image
+MAX_IMAGE_BYTES = 64 << 20
+
+MAX_PACK_HEADER = 16 << 20
+
+SHOWN_CHARACTERS = 240  # of a parser's own words
 
 
 def fault(source: Path | str, reason: str, row: int | None = None) -> DataError:
@@ -17,45 +40,39 @@ def fault(source: Path | str, reason: str, row: int | None = None) -> DataError:
 
 
 def no_such(path: Path | str, what: str = "file") -> DataError:
-    """Of a relative path, which may be meant from elsewhere, with the folder that was looked in."""
-    return fault(path, f"no such {what}{_looked_in(Path(path))}")
+    """For a relative path the error names the folder that was searched."""
+    return fault(path, f"no such {what}{_searched_in(Path(path))}")
 
 
-def _looked_in(path: Path) -> str:
+def _searched_in(path: Path) -> str:
     return "" if path.is_absolute() else f" in {Path.cwd()}"
 
 
-def brief(value: object) -> str:
-    """A value as an error may quote it."""
-    text = repr(value)
-    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}..."
-
-
 @contextmanager
-def blamed_on(source: Path | str, trouble: str) -> Iterator[None]:
-    """Whatever a parser raises on hostile bytes is the file's fault, in one line."""
+def as_fault(source: Path | str, trouble: str) -> Iterator[None]:
+    """Whatever a parser raises on damaged or hostile bytes becomes a one-line DataError about the file."""
     try:
         yield
     except CounterpoiseError:
         raise
     except Exception as error:
         detail = next(iter(str(error).splitlines()), "") or type(error).__name__
-        raise fault(source, f"{trouble}: {detail[: 4 * SHOWN_CHARACTERS]}") from None
+        raise fault(source, f"{trouble}: {detail[:SHOWN_CHARACTERS]}") from None
 
 
 def file_within(path: Path | str, limit: int) -> Path:
-    """The path, if it is a file that can be opened and is neither empty nor larger than `limit` bytes."""
+    """The path, if it is a readable file of 1 to `limit` bytes."""
     path = Path(path)
     if not path.is_file():
-        raise fault(path, "is no regular file") if path.exists() else no_such(path)
+        raise fault(path, "is not a regular file") if path.exists() else no_such(path)
     size = path.stat().st_size
     if not 0 < size <= limit:
-        raise fault(path, f"holds {size:,} bytes; legal: 1 to {limit:,}" if size else "is empty")
-    with blamed_on(path, "cannot be opened"), path.open("rb"):
+        raise fault(path, f"holds {size:,} bytes; at most {limit:,}" if size else "is empty")
+    with as_fault(path, "cannot be opened"), path.open("rb"):
         return path
 
 
 def check_share(test_share: float) -> None:
-    """Below one half, so that rounding leaves each class a training sample."""
+    """Below one half, so that after rounding each class keeps a training sample."""
     if not 0 < test_share < 0.5:
-        raise ConfigError(f"test_share = {test_share!r} is not legal; legal: a number in (0, 0.5)")
+        raise ConfigError(f"test_share must be a number in (0, 0.5), not {test_share!r}")

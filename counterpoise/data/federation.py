@@ -1,4 +1,4 @@
-"""Data cut into clients: one tensor holds all samples, and a client is a vector of rows."""
+"""Data split among clients: one tensor holds all samples, and a client is a vector of rows."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from counterpoise.data.dataset import Samples, Scaling
 
 @dataclass(frozen=True)
 class Federation:
-    """Clients' training rows, what they and the server hold out, and the test set that nobody trains on."""
+    """Clients' training rows, the held-out rows of clients and server, and the test set."""
 
     train: Samples
     test: Samples
     classes: tuple[str, ...]
     scaling: Scaling
-    clients: tuple[Tensor, ...]  # rows of `train`, one vector a client
+    clients: tuple[Tensor, ...]  # rows of `train`, one vector per client
     held_out: tuple[Tensor, ...] = ()  # rows each client keeps for validation
-    validation: Samples | None = None  # the server's own, never a client's
+    validation: Samples | None = None  # the server's, disjoint from the clients'
     name: str = ""
     client_names: tuple[str, ...] = ()  # where clients have names of their own
     files: Mapping[str, str] = field(default_factory=dict)  # file name -> SHA-256
     notes: tuple[str, ...] = ()
 
     def check_samples(self) -> None:
-        """Refuse samples and labels that do not fit together: a federation may be put together by hand."""
+        """Refuse samples and labels that do not fit together: a federation may be built by hand."""
         for half in ("train", "test", "validation"):
             if (samples := getattr(self, half)) is not None:
                 where = f"{self.name or 'federation'}: {half}"
@@ -66,12 +66,12 @@ class Federation:
         return torch.bincount(cell, minlength=clients * classes).view(clients, classes)
 
     def client(self, index: int) -> ClientData:
-        """A client's rows and labels, on the CPU: where rounds are planned, whatever device trains."""
+        """A client's rows and labels, on the CPU, where rounds are planned on any device."""
         rows = self.clients[index]
         return ClientData(rows, self._labels[rows])
 
     def to(self, device: torch.device | str, dtype: torch.dtype = torch.float32) -> Federation:
-        """The same data on a device, as inputs of a type; raw pixels stay bytes until they are used."""
+        """The same data on a device with float inputs as `dtype`; uint8 pixels stay bytes until they are used."""
         move = torch.device(device)
         raw = self.train.x.dtype
 

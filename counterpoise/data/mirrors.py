@@ -1,4 +1,4 @@
-"""Where each data set can be had, with the SHA-256 of every file: a table, nothing is fetched here."""
+"""Download addresses of each data set and the SHA-256 of every file; nothing is fetched here."""
 
 from __future__ import annotations
 
@@ -14,22 +14,20 @@ SECURE = "https://"
 
 @dataclass(frozen=True)
 class Source:
-    """One file to fetch, with full addresses: a mirror may have it under another name."""
+    """One file to fetch, with full addresses, since a mirror may use another name."""
 
     file: str  # its name in the set's folder
     size: int  # bytes
     sha256: str
     urls: tuple[str, ...]
-    unpack: tuple[
-        str, ...
-    ] = ()  # patterns of archive members to take out, without the archive's first folder
+    unpack: tuple[str, ...] = ()  # patterns of archive members to extract, without the archive's first folder
 
     def __post_init__(self) -> None:
         if not SHA256.fullmatch(self.sha256):
-            raise ConfigError(f"{self.file}: sha256 = {self.sha256!r} is not legal; legal: 64 hex digits")
+            raise ConfigError(f"{self.file}: sha256 must be 64 hex digits, not {self.sha256!r}")
         for url in self.urls:
             if not url.startswith(SECURE):
-                raise ConfigError(f"{self.file}: address {url!r} is not legal; legal: {SECURE}...")
+                raise ConfigError(f"{self.file}: the address must begin with {SECURE}, not {url!r}")
 
 
 def _same_name(size: int, sha256: str, file: str, *folders: str, unpack: tuple[str, ...] = ()) -> Source:
@@ -45,7 +43,7 @@ _FASHION = (
     "https://storage.googleapis.com/tensorflow/tf-keras-datasets/",
 )
 _TORONTO = ("https://www.cs.toronto.edu/~kriz/", "https://cave.cs.toronto.edu/kriz/")
-_SVHN = "https://cseweb.ucsd.edu/~weijian/static/datasets/svhn/"  # the authors' own server speaks plain http
+_SVHN = "https://cseweb.ucsd.edu/~weijian/static/datasets/svhn/"  # the authors' own server has http only
 _TINY = ("https://cs231n.stanford.edu/", "https://zenodo.org/records/10720917/files/")
 _UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases/"
 _UNSW = "https://raw.githubusercontent.com/Nir-J/ML-Projects/master/UNSW-Network_Packet_Classification/"
@@ -220,7 +218,7 @@ MIRRORS: dict[str, tuple[Source, ...]] = {
     ),
 }
 
-# Sets without a published checksum or behind a login: nothing unverified is fetched, so they are placed by hand.
+# Sets without a published checksum or behind a login must be downloaded by hand: nothing unverified is fetched.
 BY_HAND: dict[str, str] = {
     "hapt": "unpack the folder RawData of https://archive.ics.uci.edu/dataset/341 there",
     "imagenet_lt": (

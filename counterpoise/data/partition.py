@@ -1,4 +1,4 @@
-"""What a partition is: labels in, one index vector a client out."""
+"""What a partition is: labels in, one index vector per client out."""
 
 from __future__ import annotations
 
@@ -6,24 +6,15 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from counterpoise.data.types import Labels, Rows
 from counterpoise.registry.registry import Registry
 
-Rows = NDArray[np.int64]
 MOST_CLIENTS = 10_000_000
 
 
-class Labels(NamedTuple):
-    """What a partition may look at."""
-
-    y: Rows  # [n] class of each sample
-    classes: int
-    groups: Rows | None = None  # [n] natural client of each sample, where the data has one
-
-
 class Split(NamedTuple):
-    """Disjoint rows of each client, and in words what had to be repaired to honour a minimum."""
+    """Disjoint rows of each client, and notes on what was repaired to reach the minimum."""
 
     clients: list[Rows]
     repairs: tuple[str, ...] = ()

@@ -15,9 +15,10 @@ from counterpoise.core.method import build_named
 from counterpoise.core.rng import generator, numpy_generator
 from counterpoise.data.dataset import DATASETS, Assignment, Dataset, Samples
 from counterpoise.data.federation import Federation
-from counterpoise.data.imbalance import IMBALANCES, imbalance_ratio
-from counterpoise.data.partition import PARTITIONS, Labels
+from counterpoise.data.imbalances import IMBALANCES, imbalance_ratio
+from counterpoise.data.partition import PARTITIONS
 from counterpoise.data.skew import class_sizes, imbalance_of
+from counterpoise.data.types import Labels
 from counterpoise.errors import ConfigError, listed
 from counterpoise.registry.schema import ProperFraction, Seed
 from counterpoise.registry.settings import check_arguments
@@ -51,7 +52,7 @@ def apply_imbalance(
     if isinstance(imbalance, float | int):
         if not imbalance > 0:
             raise ConfigError(
-                f"data.imbalance = {imbalance!r} is not legal; legal: largest over smallest class, above 0"
+                f"data.imbalance must be above 0, largest over smallest class, not {imbalance!r}"
             )
         asked = imbalance_ratio(imbalance)
         if asked == 1:
@@ -83,13 +84,13 @@ def split_federation(
     validation_seed: Seed = 0,
     **arguments: Any,
 ) -> Federation:
-    """Cut the training set into clients, after the server's share and before the clients' own is held out."""
-    data = _ready_to_cut(data)
+    """Split the training set among clients: the server's validation share is taken before, the clients' held-out shares after."""
+    data = _ready_to_split(data)
     check_arguments("split", split_federation, partition=partition, clients=clients, seed=seed)
     shares = {"validation": validation, "server_validation": server_validation}
     check_arguments("split", split_federation, **shares, validation_seed=validation_seed)
     if data.assignment is not None:
-        raise ConfigError(f"{data.name} is cut into clients already; use it as it is, without a partition")
+        raise ConfigError(f"{data.name} is split among clients already; use it without a partition")
     kept, server = _take_share(data, server_validation, validation_seed)
     split = PARTITIONS.build(partition, arguments)(
         labels_of(kept), clients, numpy_generator(seed, "partition")
@@ -131,7 +132,7 @@ def assigned_federation(data: Dataset) -> Federation:
 
 
 def pack_federation(federation: Federation) -> Dataset:
-    """A federation as a data set with its clients settled: what a pack holds."""
+    """A federation as a data set with a fixed assignment to clients: the content of a pack."""
     train, rows, server = federation.train, [*federation.clients, *federation.held_out], federation.validation
     validation = None
     if server is not None:
@@ -151,10 +152,10 @@ def pack_federation(federation: Federation) -> Dataset:
     return whole.assigned(assignment, {})
 
 
-def _ready_to_cut(given: Any) -> Dataset:
+def _ready_to_split(given: Any) -> Dataset:
     if not isinstance(given, Dataset):
         raise ConfigError(
-            f"split: data is {type(given).__name__}; legal: a Dataset, such as load_data returns"
+            f"split: data must be a Dataset, such as load_data returns, not {type(given).__name__}"
         )
     data = given.fitted()
     data.check_finite()
@@ -162,7 +163,7 @@ def _ready_to_cut(given: Any) -> Dataset:
 
 
 def _tail_note(kept: Dataset, asked: float) -> str:
-    """The tail that came out: samples are whole, and a class has at least one."""
+    """The ratio that was reached, which rounding and the minimum of one sample per class may change."""
     reached = float(imbalance_of(class_sizes(labels_of(kept))))
     note = f"long tail: largest over smallest class {reached:g}, smallest over largest {1 / reached:g}"
     return note if f"{reached:g}" == f"{asked:g}" else f"{note} (asked for: {asked:g}, {1 / asked:g})"
@@ -187,7 +188,7 @@ def _take_share(data: Dataset, share: float, seed: int) -> tuple[Dataset, Sample
 
 
 def _validation_notes(classes: Sequence[str], server: Samples | None) -> list[str]:
-    """How many classes no score on the server's samples can count, such as the reward of a search."""
+    """A note on classes without validation samples, which scores on them (such as the reward of a search) cannot count."""
     known = set() if server is None else {*server.y.tolist()}
     lacking = [name for place, name in enumerate(classes) if place not in known]
     if server is None or not lacking:
@@ -199,8 +200,8 @@ def _validation_notes(classes: Sequence[str], server: Samples | None) -> list[st
 
 
 def _hold_out(rows: Tensor, share: float, seed: int, client: int) -> tuple[Tensor, Tensor]:
-    """A client's sorted rows for training and for validation; it always keeps one to train on."""
-    if not share:  # nothing is drawn for each of perhaps a hundred thousand clients
+    """A client's sorted rows for training and for validation; at least one stays for training."""
+    if not share:  # no draw per client, of which there may be a hundred thousand
         return rows, rows[:0]
     held = min(int(share * len(rows)), len(rows) - 1)
     order = torch.randperm(len(rows), generator=generator(seed, "held out", client))

@@ -1,4 +1,4 @@
-"""Where data files lie and how their bytes are read."""
+"""Where data files are found and how their bytes are read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COMPRESSIONS = ("", ".gz", ".xz")
 
 
 def data_root(configured: Path | str | None = None) -> Path:
-    """The configured folder, else COUNTERPOISE_DATA, else the user's cache."""
+    """The configured folder, else COUNTERPOISE_DATA, else the user's cache folder."""
     given = configured or os.environ.get("COUNTERPOISE_DATA")
     if given:
         return Path(given).expanduser()
@@ -51,30 +51,30 @@ def find_file(root: Path | None, dataset: str, *names: str) -> Path:
 
 
 def read_start(path: Path, count: int) -> bytes:
-    """The first bytes of a plain, .gz or .xz file, unpacked, or all where there are fewer."""
+    """The first `count` unpacked bytes of a plain, .gz or .xz file."""
     try:
         with _open(path) as stream:
             return stream.read(count)
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
-        raise DataError(f"{path}: damaged or cut short: {error}") from error
+        raise DataError(f"{path}: damaged or truncated: {error}") from error
 
 
 def read_bytes(path: Path, limit: int = GIBIBYTE) -> bytes:
     """The content of a plain, .gz or .xz file, unpacked; more than `limit` bytes are refused."""
     content = read_start(path, limit + 1)
     if len(content) > limit:
-        raise DataError(f"{path}: holds more than {limit:,} bytes unpacked; legal: at most that")
+        raise DataError(f"{path}: holds more than {limit:,} bytes unpacked, the most that is read")
     return content
 
 
 def read_npz(path: Path, *names: str, limit: int = GIBIBYTE) -> dict[str, NDArray[Any]]:
-    """Plain arrays of an npz file; one that would need unpickling is refused, and more than `limit` bytes are."""
+    """Plain arrays of an npz file; pickled arrays and more than `limit` bytes are refused."""
     try:
         content = io.BytesIO(read_bytes(path, limit))
         with zipfile.ZipFile(content) as members:
             unpacked = sum(member.file_size for member in members.infolist())
         if unpacked > limit:
-            raise DataError(f"{path}: holds {unpacked:,} bytes unpacked; legal: at most {limit:,}")
+            raise DataError(f"{path}: holds {unpacked:,} bytes unpacked; at most {limit:,}")
         with np.load(content, allow_pickle=False) as archive:
             return {name: archive[name] for name in names}
     except (OSError, ValueError, KeyError, EOFError, MemoryError, zipfile.BadZipFile) as error:
@@ -90,6 +90,6 @@ def _open(path: Path) -> IO[bytes] | gzip.GzipFile | lzma.LZMAFile:
 
 
 def sha256_of(path: Path) -> str:
-    """The checksum of the file as it lies on the disk."""
+    """The checksum of the file on disk, packed as it is."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

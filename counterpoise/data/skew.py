@@ -1,4 +1,4 @@
-"""How labels are skewed: over all clients, on each one, and between the two."""
+"""Label skew: over all clients, on each client, and between the two."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoise.data.partition import Labels, Rows
+from counterpoise.data.types import Labels, Rows
 
 Counts = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -26,7 +26,7 @@ def count_matrix(labels: Labels, clients: Sequence[Rows]) -> Counts:
 
 @dataclass(frozen=True, eq=False)
 class SkewReport:
-    """Measures of one split; a vector has one entry a client, and a client without samples is ``nan`` in it."""
+    """Measures of one split; vectors have one entry per client, ``nan`` for a client without samples."""
 
     sizes: Counts  # [N] samples
     global_imbalance: float  # largest over smallest class of all clients together, over present classes
@@ -34,7 +34,7 @@ class SkewReport:
     divergence: Floats  # [N] Jensen-Shannon divergence from the global class distribution, in bits: 0 to 1
     total_variation: Floats  # [N] half the absolute difference from the global class distribution: 0 to 1
     cosine: Floats  # [N] cosine of local and global class counts: 0 to 1
-    missing_classes: Counts  # [N] classes that others have and this client has not
+    missing_classes: Counts  # [N] classes that other clients have and this one lacks
     effective_classes: Floats  # [N] exp of the entropy of the client's labels: 1 to C
     head_mismatch: (
         float  # share of clients none of whose most frequent classes is a most frequent one globally

@@ -1,4 +1,4 @@
-"""Rows for training and rows for the test, every class in both as far as it goes; natural clients numbered."""
+"""Stratified train and test rows, with every class in both where possible; natural clients numbered."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ import torch
 from torch import Tensor
 
 from counterpoise.core.rng import numpy_generator
-from counterpoise.data.faults import fault
-from counterpoise.data.limits import MAX_CLASSES
-from counterpoise.data.partition import Rows
+from counterpoise.data.faults import MAX_CLASSES, fault
+from counterpoise.data.types import Rows
 from counterpoise.errors import listed
 
 
@@ -33,7 +32,7 @@ class Clients(NamedTuple):
 
 
 def stratified_split(strata: Rows, test_fraction: float, rng: np.random.Generator) -> TrainTest:
-    """From each stratum a random `test_fraction` of its rows, rounded half up; both sides get one where there are two."""
+    """Test rows: a random `test_fraction` of each stratum, rounded half up; both sides get a row where there are two."""
     in_test = np.zeros(len(strata), dtype=bool)
     for stratum in np.unique(strata):
         rows = np.flatnonzero(strata == stratum)
@@ -50,7 +49,7 @@ def split_at(first_test: int, rows: int) -> TrainTest:
 def check_class_count(source: Path | str, count: int) -> None:
     if not 2 <= count <= MAX_CLASSES:
         raise fault(
-            source, f"holds {count:,} {'class' if count == 1 else 'classes'}; legal: 2 to {MAX_CLASSES:,}"
+            source, f"holds {count:,} {'class' if count == 1 else 'classes'}; needs 2 to {MAX_CLASSES:,}"
         )
 
 
@@ -59,19 +58,19 @@ def split_rows(source: Path | str, y: Rows, test_share: float, seed: int) -> Tra
     count = len(np.unique(y))
     check_class_count(source, count)
     if count == len(y):
-        raise fault(source, "every class has one sample, so none can be kept for the test")
+        raise fault(source, "every class has one sample, so none is left for the test set")
     return stratified_split(y, test_share, numpy_generator(seed, "test rows"))
 
 
 def split_note(split: TrainTest, test_share: float, seed: int) -> str:
     rows = len(split.train) + len(split.test)
     return (
-        f"{len(split.test):,} of {rows:,} samples are for the test: {test_share:g} of each class, seed {seed}"
+        f"{len(split.test):,} of {rows:,} samples are the test set: {test_share:g} of each class, seed {seed}"
     )
 
 
 def check_coverage(source: Path | str, classes: Sequence[str], train: Rows, test: Rows) -> tuple[str, ...]:
-    """Refuse a class that cannot be learnt; note those that the test set cannot judge."""
+    """Refuse a class without training samples; note those without test samples."""
     trained, tested = (np.bincount(y, minlength=len(classes)) > 0 for y in (train, test))
     for place in np.flatnonzero(~trained).tolist():
         raise fault(

@@ -1,7 +1,7 @@
-"""What a server takes from Flower's inside; with `wire` all there is to mend when the pinned version moves.
+"""What the server uses of Flower's internals; with `wire` all that changes when the pinned version does.
 
-Messages, node keys, link state and the fleet protocol are Flower's. What Flower puts around them is not used: its
-superlink serves control and runtime beside the fleet on one port, and its supernode starts a process per message.
+Messages, node keys, link state and the fleet protocol are Flower's. Its SuperLink and SuperNode are not used: the one
+serves control and runtime APIs on the port of the fleet, the other starts a process per message.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ from flwr.supercore.task_identity import TaskIdentity
 from flwr.superlink.federation import NoOpFederationManager
 from flwr.superlink.servicer.fleet import fleet_handlers
 
-UNREADABLE = 99  # our code for a reply that is no message at all
-APP = "counterpoise/run"  # what a run is called; a client answers no other
+UNREADABLE = 99  # our code for a reply that cannot be parsed
+APP = "counterpoise/run"  # app name of a run; clients refuse any other
 PATH = "/v1/fleet/"
 VERSION_HEADER = "counterpoise-version"
-PLACE_HEADER = "counterpoise-place"  # proves that a node comes from the state folder of the one it follows
+PLACE_HEADER = "counterpoise-place"  # proves that a node has the state folder of the one it replaces
 
 Handler = Callable[[Any, LinkState], Any]
 
@@ -84,7 +84,7 @@ ROUTES: Mapping[str, Route] = {
     "push-messages": Route(fleet_pb2.PushMessagesRequest, fleet_handlers.push_messages),
     "push-object": Route(message_pb2.PushObjectRequest, fleet_handlers.push_object),
 }
-# Only without certificates, on loopback, where nodes have keys of their own making.
+# Only without certificates, on loopback, where nodes generate their own keys.
 REGISTER = Route(
     fleet_pb2.RegisterNodeFleetRequest,
     lambda request, link: fleet_handlers.register_node(request, link, enable_supernode_auth=False),
@@ -92,26 +92,26 @@ REGISTER = Route(
 
 
 def link_factory() -> LinkStateFactory:
-    """Makes Flower's link state in this process's memory: nothing of it is on disk or has an address."""
+    """Flower's link state in the memory of this process, neither on disk nor reachable from outside."""
     return LinkStateFactory(FLWR_IN_MEMORY_DB_NAME, NoOpFederationManager(), ObjectStoreFactory())
 
 
 def register(link: LinkState, public_key: Path, name: str) -> int:
-    """Let the node that holds this key come, under this name alone."""
+    """Admit the node with this key, under this name only."""
     key = load_ssh_public_key(public_key.read_bytes())
     if not isinstance(key, ec.EllipticCurvePublicKey):
         raise ValueError("a key on an elliptic curve is needed")
     return link.create_node(NOOP_FLWR_AID, NOOP_ACCOUNT_NAME, public_key_to_bytes(key), 0, name=name)
 
 
-def open_run(link: LinkState, told: Mapping[str, Any]) -> int:
-    """A run that is at work, with what clients are told of it."""
+def open_run(link: LinkState, settings: Mapping[str, Any]) -> int:
+    """Create a running run with the settings that clients read."""
     kind = TaskType.SERVER_APP
-    run = link.create_run(APP, None, None, dict(told), NOOP_FEDERATION_ID, None, NOOP_FLWR_AID, kind)
+    run = link.create_run(APP, None, None, dict(settings), NOOP_FEDERATION_ID, None, NOOP_FLWR_AID, kind)
     task = cast(int, link.get_run_info(run_ids=[run])[0].primary_task_id)
     link.claim_task(task)
     link.activate_task(task)
-    # The task is this process: it needs no token, and one that lapses in a long round would end the run.
+    # The task is this process and needs no token; an expired one would end the run in a long round.
     link.task_token_store.pop(task)  # type: ignore[attr-defined]
     TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = run, SUPERLINK_NODE_ID, task
     return run
@@ -122,13 +122,13 @@ def online_nodes(link: LinkState) -> list[node_pb2.NodeInfo]:
 
 
 def renew(link: LinkState, asked: Any, node: int) -> Any:
-    """A node that is online and comes again."""
+    """Accept a node again that is already online."""
     link.acknowledge_node_heartbeat(node, asked.heartbeat_interval)
     return fleet_pb2.ActivateNodeResponse(node_id=node)
 
 
 def signing_key(headers: Mapping[str, str], known: Callable[[bytes], bool]) -> bytes | None:
-    """The known public key whose owner signed this request a short while ago; None where nobody did."""
+    """The known public key that signed this request recently, or None."""
     try:
         key = b64decode(headers[FLEET_HTTP_PUBLIC_KEY_HEADER], validate=True)
         if not known(key):
@@ -149,7 +149,7 @@ def claimed_node(request: Any) -> int:
 
 
 def post(link: LinkState, run: int, message: Message) -> str:
-    """Put a message where its node finds it; returns its id, empty where no such node is known."""
+    """Queue a message for its node; returns its id, empty where the node is unknown."""
     with no_object_id_recompute():
         message.metadata.__dict__["_message_id"] = message.object_id
         objects, session = get_all_nested_objects(message), link.start_session(run)
@@ -161,42 +161,42 @@ def post(link: LinkState, run: int, message: Message) -> str:
 
 
 def renewed(message: Message) -> Message:
-    """The same question once more, under an id of its own, for the time that is left."""
-    told, left = message.metadata, message.metadata.created_at + message.metadata.ttl - now().timestamp()
+    """The same message under a new id, for the time that is left."""
+    asked, left = message.metadata, message.metadata.created_at + message.metadata.ttl - now().timestamp()
     return Message(
-        message.content, told.dst_node_id, told.message_type, ttl=max(left, 1.0), group_id=told.group_id
+        message.content, asked.dst_node_id, asked.message_type, ttl=max(left, 1.0), group_id=asked.group_id
     )
 
 
 def awaited(link: LinkState, reply: Any, node: int) -> bool:
-    """Whether the message that this is the head of a reply to went to this node and is still there."""
+    """Whether this replies to a message that was sent to this node and is still waiting for its reply."""
     asked = link.message_ins_store.get(reply.reply_to_message_id)  # type: ignore[attr-defined]
     return asked is not None and asked.metadata.dst_node_id == node
 
 
 def begun_reply(link: LinkState, run: int, message_id: str) -> Message | None:
-    """The head of the reply to a message, once its sender has begun to send it; an error where its node is gone."""
+    """The head of the reply to a message, once its first part has arrived; an error where its node is gone."""
     return next(iter(link.get_message_res({message_id}, run)), None)
 
 
 def whole_reply(link: LinkState, run: int, head: Message, node: int) -> Message | None:
-    """The reply of this node with all that belongs to it; None while some of it is on its way."""
+    """The complete reply of this node; None while parts are missing."""
     if head.metadata.src_node_id != node:
-        return head  # Flower's own word that the node is gone
+        return head  # Flower's own error: the node is gone
     tree = link.object_store.get_object_tree(head.metadata.message_id)
     contents = {part.object_id: link.get_object(run, part.object_id) for part in iterate_object_tree(tree)}
     if not all(contents.values()):
         return None
     try:
         reply = cast(Message, inflate_object_from_contents(head.metadata.message_id, cast(Any, contents)))
-        reply.metadata.__dict__["_src_node_id"] = node  # whatever is written in it
-    except Exception:  # bytes of a stranger's making
+        reply.metadata.__dict__["_src_node_id"] = node  # whatever the reply claims
+    except Exception:  # untrusted bytes
         return make_message(metadata=head.metadata, error=Error(UNREADABLE, ""))
     return reply
 
 
 def withdraw(link: LinkState, message_id: str, reply_id: str | None) -> None:
-    """Forget a message and its reply."""
+    """Delete a message and its reply."""
     link.delete_messages({message_id})
     for name in (message_id, reply_id):
         if name:

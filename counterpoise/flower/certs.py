@@ -1,4 +1,4 @@
-"""Certificates and keys: an authority, the server's certificate, and a key pair a client."""
+"""Certificates and keys: an authority, the server's certificate, and a key pair per client."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LOOPBACK = ("127.0.0.1", "localhost")
 
 
 class CertFolder:
-    """Names of the files; the authority's key is needed only to make more."""
+    """File names; the authority's key is needed only to sign more certificates."""
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
@@ -36,7 +36,7 @@ class CertFolder:
 
 
 def make_certs(path: Path, clients: Sequence[str], hosts: Sequence[str] = (), days: int = DAYS) -> CertFolder:
-    """Everything that a deployment needs; what is there already is left alone, so clients can be added later."""
+    """All files of a deployment; existing ones are kept, so clients can be added later."""
     folder = CertFolder(path)
     for name in clients:
         check_name(name)
@@ -45,7 +45,7 @@ def make_certs(path: Path, clients: Sequence[str], hosts: Sequence[str] = (), da
         _make_authority(folder, [*LOOPBACK, *hosts], days)
     elif hosts:
         raise ConfigError(
-            f"{path} holds a server certificate already; legal: --host with a new folder, or clients alone"
+            f"{path} holds a server certificate already; give --host with a new folder, or clients alone"
         )
     for name in clients:
         if not folder.private_key(name).exists():
@@ -97,7 +97,7 @@ def _certificate(
 
 
 def _make_node_key(folder: CertFolder, name: str) -> None:
-    """In the form that ssh-keygen writes, which Flower reads."""
+    """In OpenSSH format, which Flower reads."""
     key = ec.generate_private_key(ec.SECP384R1())
     private = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()

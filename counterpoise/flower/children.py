@@ -1,4 +1,4 @@
-"""Clients on this machine as child processes: started again when they end, and ended when we end."""
+"""Clients on this machine as child processes: restarted when they exit, stopped when this process exits."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from types import MappingProxyType
 
 LOG = logging.getLogger("counterpoise")
 PR_SET_PDEATHSIG = 1
-GRACE = 10.0  # seconds between a polite end and kill
-LOOK = 0.2  # seconds between two looks at the children
-SHORT_LIFE = 60.0  # seconds; a child that ends sooner has failed
-MOST_FAILURES = 20  # in a row, after which a child is left alone
+GRACE = 10.0  # seconds between SIGTERM and SIGKILL
+POLL = 0.2  # seconds between two checks of the children
+SHORT_LIFE = 60.0  # seconds; a child that exits sooner has failed
+MOST_FAILURES = 20  # in a row, after which a child is not restarted
 
 
 @dataclass
 class Child:
-    """A program that runs, in a process group of its own."""
+    """A running program in its own process group."""
 
     name: str
     command: Sequence[str]
@@ -44,7 +44,7 @@ class Child:
 def start(
     name: str, command: Sequence[str], log: Path, env: Mapping[str, str] = MappingProxyType({})
 ) -> Child:
-    """A program at work; `env`: what its environment has beside ours."""
+    """Start a program; `env` is added to our environment."""
     log.parent.mkdir(parents=True, exist_ok=True)
     return Child(name, command, log, env, _launch(command, log, env), time.monotonic())
 
@@ -63,12 +63,12 @@ def _launch(command: Sequence[str], log: Path, env: Mapping[str, str]) -> subpro
 
 
 def program() -> list[str]:
-    """This program, by the interpreter that runs it."""
+    """The command of this program, with the current interpreter."""
     return [sys.executable, "-c", "from counterpoise.cli import main; main()"]
 
 
 def stop(children: Sequence[Child]) -> None:
-    """End these programs with everything they started: politely, then not."""
+    """Stop these programs and all that they started: SIGTERM, then SIGKILL."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         for child in children:
             _signal_group(child, number)
@@ -83,16 +83,16 @@ def stop(children: Sequence[Child]) -> None:
 
 @contextmanager
 def kept_alive(children: Sequence[Child]) -> Iterator[Sequence[Child]]:
-    """Children that are started again when they end, until this block ends, whatever happens in it."""
+    """Restart children when they exit, until this block ends; then stop them."""
     done = threading.Event()
 
     def watch() -> None:
-        while not done.wait(LOOK):
+        while not done.wait(POLL):
             for child in children:
                 if not child.alive() and child.failures < MOST_FAILURES:
                     _restart(child)
 
-    # A child gets its parent's death from the thread that started it: that thread must live as long as the block.
+    # The death signal follows the thread that started the child, so that thread must live as long as the block.
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()
     try:
@@ -107,9 +107,9 @@ def _restart(child: Child) -> None:
     lived = time.monotonic() - child.began
     child.failures = 1 if lived > SHORT_LIFE else child.failures + 1
     status = child.process.returncode
-    LOG.warning("%s ended with status %s and is started again; its log: %s", child.name, status, child.log)
+    LOG.warning("%s exited with status %s and is restarted; its log: %s", child.name, status, child.log)
     if child.failures == MOST_FAILURES:
-        LOG.warning("%s ended %d times in a row and is left alone", child.name, child.failures)
+        LOG.warning("%s exited %d times in a row and is not restarted", child.name, child.failures)
         return
     child.process, child.began = _launch(child.command, child.log, child.env), time.monotonic()
 
@@ -128,6 +128,6 @@ def _group_alive(child: Child) -> bool:
 
 
 def end_with_parent(number: int = signal.SIGTERM) -> None:
-    """Have this process sent a signal when the one that started it is gone; only Linux can."""
+    """Have the kernel signal this process when its parent exits (Linux only)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)

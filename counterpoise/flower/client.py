@@ -1,4 +1,4 @@
-"""A client's side: answer a message from its own data and memory; what fails there leaves as one word."""
+"""The client's side: answer messages from its own data and memory; a failure is reported as one word."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from counterpoise.flower.refusal import CLIENT_FAILED, Refused
 
 
 class ClientContext(NamedTuple):
-    """A client at its place: who it is, what it works on, and where it keeps its memory."""
+    """Who a client is, what it trains, and where its memory is stored."""
 
     name: str
-    number: int  # its place among all clients
+    number: int  # its index among all clients
     work: Workplace
     state: Path
 
@@ -37,7 +37,7 @@ Handler = Callable[[ClientContext, RecordDict], RecordDict]
 
 
 def answer(message: Message, context: Callable[[], ClientContext], handler: Handler) -> Message:
-    """The reply; an exception's text, which could hold data or paths, stays in this machine's log."""
+    """The reply; the text of an exception, which could hold data or paths, goes to the local log only."""
     try:
         return Message(handler(context(), message.content), reply_to=message)
     except Refused as refusal:
@@ -56,11 +56,11 @@ def say_hello(context: ClientContext, content: RecordDict) -> RecordDict:
 
 
 def train(context: ClientContext, content: RecordDict) -> RecordDict:
-    """Train every task of the message from the memory that it names, and keep the outcome as pending."""
+    """Train every task of the message from the memory that it names, and store the new memory as pending."""
     ask, sha256 = messages.read_train(content, context.number)
     if ask.client != context.name:
         raise Refused("client")
-    _note_received(context, ask, sha256)
+    _log_received(context, ask, sha256)
     disk = DiskMemory(context.state, ask.run, context.name)
     known = disk.load(ask.memory)
     disk.collect_garbage(ask.memory, ask.broadcast.round, ask.since)
@@ -71,8 +71,8 @@ def train(context: ClientContext, content: RecordDict) -> RecordDict:
     return messages.write_train_reply(ask, sha256, reply._replace(token=token))
 
 
-def _note_received(context: ClientContext, ask: TrainAsk, sha256: str) -> None:
-    """A log by which clients can compare among themselves that a round's server sent all of them the same."""
+def _log_received(context: ClientContext, ask: TrainAsk, sha256: str) -> None:
+    """Log what was received, so that clients can compare whether the server sent all of them the same."""
     context.state.mkdir(parents=True, exist_ok=True, mode=0o700)
     row = {"run": ask.run, "client": context.name, "round": ask.broadcast.round, "sha256": sha256}
     with (context.state / "received.jsonl").open("a") as stream:
@@ -80,7 +80,7 @@ def _note_received(context: ClientContext, ask: TrainAsk, sha256: str) -> None:
 
 
 def _train_tasks(work: Workplace, ask: TrainAsk, known: Tree | None) -> tuple[TrainReply, Tree]:
-    """The answers, and what the client keeps: that of its last task, as in one process."""
+    """The replies, and the memory to keep: that of the last task, as in one process."""
     sent = ask.broadcast
     broadcast = Broadcast.from_tree(sent.round, sent.lr, work.place(sent.to_tree()))
     memory = work.place(service.first_memory(work, broadcast.params) if known is None else known)
@@ -92,7 +92,7 @@ def _train_tasks(work: Workplace, ask: TrainAsk, known: Tree | None) -> tuple[Tr
 
 
 def measure_models(context: ClientContext, content: RecordDict) -> RecordDict:
-    """Sums of a measurement of each given model on what this client holds out."""
+    """Sums of a measurement of each given model on this client's held-out samples."""
     facts, models, buffers, measurement = messages.read_measure(content)
     if facts["client"] != context.name:
         raise Refused("client")

@@ -1,4 +1,4 @@
-"""What the commands do: a whole local deployment, a simulation, a server."""
+"""The commands: a whole local deployment, a simulation, a server."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from counterpoise.data.tables.table import open_table
-from counterpoise.errors import ConfigError, RunError, listed
+from counterpoise.errors import ConfigError, RunError, listed, short
 from counterpoise.flower import adapter, children
 from counterpoise.flower.certs import CertFolder, make_certs
 from counterpoise.flower.children import Child
+from counterpoise.flower.data_form import to_config
 from counterpoise.flower.deployment import Endpoint
-from counterpoise.flower.described import in_words
 from counterpoise.flower.front import listening
 from counterpoise.flower.grid import HubGrid
 from counterpoise.flower.hub import Hub
-from counterpoise.flower.job import JobFolder, check_name, what_clients_are_told
+from counterpoise.flower.job import JobFolder, check_name, job_settings
 from counterpoise.flower.own_data import describe_form, server_data
 from counterpoise.flower.serve import LOG, Prepared, Say, run
 from counterpoise.flower.workplaces import build_workplace
@@ -36,7 +36,7 @@ KINDS = {".npz": "arrays", ".safetensors": "pack"}
 
 
 class Description(NamedTuple):
-    """The form of a file in the words of a config, and what to think twice about."""
+    """The form of a file as config values, and warnings about its columns."""
 
     data: Mapping[str, Any]
     notes: tuple[str, ...]
@@ -45,9 +45,9 @@ class Description(NamedTuple):
 def up(
     experiment: Experiment | None, out: Path, listeners: Sequence[Listener] = (), say: Say = LOG.info
 ) -> dict[str, Any]:
-    """A server and a process per client, all on this machine with TLS; taken down at the end.
+    """A server and a process per client, all on this machine with TLS, stopped at the end.
 
-    Without an experiment, the run in the folder goes on.
+    Without an experiment, the run in the folder is resumed.
     """
     ready = prepare(experiment, out, named_nodes=True)
     certs = make_certs(ready.folder.path / "certs", ready.names)
@@ -64,7 +64,7 @@ def serve(
     listeners: Sequence[Listener] = (),
     say: Say = LOG.info,
 ) -> dict[str, Any]:
-    """A port that clients of other machines come to, and the run."""
+    """A run with a port to which clients on other machines connect."""
     ready = prepare(experiment, out, named_nodes=endpoint.certs is not None)
     with _served(ready, endpoint) as (grid, _):
         return run(grid, ready, listeners, say)
@@ -73,37 +73,37 @@ def serve(
 def simulate(
     experiment: Experiment | None, out: Path, listeners: Sequence[Listener] = (), say: Say = LOG.info
 ) -> dict[str, Any]:
-    """The run in Flower's simulation, whose clients are tasks of Ray on this machine."""
+    """The run in Flower's simulation, with clients as Ray tasks on this machine."""
     from counterpoise.flower.simulated import simulation
 
     ready = prepare(experiment, out, named_nodes=False)
-    nodes = simulation(ready.told, ready.folder.path, len(ready.names), ready.experiment.data.root)
+    nodes = simulation(ready.settings, ready.folder.path, len(ready.names), ready.experiment.data.root)
     with _resumable(ready), _logged(ready.folder), nodes as grid:
         return run(grid, ready, listeners, say)
 
 
 @contextmanager
 def _served(ready: Prepared, endpoint: Endpoint) -> Iterator[tuple[HubGrid, Endpoint]]:
-    """The port of a run, open to its clients alone."""
+    """The port of a run, open to its own clients only."""
     hub = Hub()
     if endpoint.certs is not None:
         hub.names = {_register(hub, endpoint.certs, name): name for name in ready.names}
     with _resumable(ready), _logged(ready.folder), listening(hub, endpoint) as there:
-        yield HubGrid(hub, adapter.open_run(hub.link, ready.told)), there
+        yield HubGrid(hub, adapter.open_run(hub.link, ready.settings)), there
 
 
 def _register(hub: Hub, certs: CertFolder, name: str) -> int:
     path = certs.public_key(name)
     if not path.is_file():
-        raise ConfigError(f"{path} is missing; legal: `counterpoise flower certs` with client {name}")
+        raise ConfigError(f"{path} is missing; make it by `counterpoise flower certs` with client {name}")
     try:
         return adapter.register(hub.link, path, name)
     except ValueError:
-        raise ConfigError(f"{path} is damaged, or the key of another client too") from None
+        raise ConfigError(f"{path} is damaged, or is also the key of another client") from None
 
 
 def prepare(experiment: Experiment | None, out: Path, named_nodes: bool) -> Prepared:
-    """Check everything that can be checked here, then write down what clients will be told."""
+    """Check everything that can be checked before clients come, then write their settings."""
     place, folder = RunFolder(out), JobFolder(out)
     resume = experiment is None
     if experiment is None:
@@ -116,23 +116,23 @@ def prepare(experiment: Experiment | None, out: Path, named_nodes: bool) -> Prep
     count, form = _count_clients(experiment)
     folder.open(resume)
     write_atomically(folder.experiment, write_toml(experiment.tables()).encode())
-    told = what_clients_are_told(experiment, out.name, count, folder.run_id(), form)
-    return Prepared(experiment, out, told, resume, named_nodes)
+    settings = job_settings(experiment, out.name, count, folder.run_id(), form)
+    return Prepared(experiment, out, settings, resume, named_nodes)
 
 
 def _as_started(place: RunFolder, folder: JobFolder) -> Experiment:
-    """The experiment that clients were told, so that each makes the same choices again; waiting may have changed."""
+    """The experiment as clients received it, so that they repeat the same choices; [flower] may have changed."""
     settled = load_experiment(place.config)
-    told = load_experiment(folder.experiment) if folder.experiment.exists() else settled
-    return replace(told, flower=settled.flower)
+    started = load_experiment(folder.experiment) if folder.experiment.exists() else settled
+    return replace(started, flower=settled.flower)
 
 
 def _count_clients(experiment: Experiment) -> tuple[int, str]:
-    """How many clients there are, and the form of their data where they bring their own."""
+    """The number of clients, and the form of their data where they have their own."""
     names = experiment.flower.clients
     if names:
         if len({check_name(name) for name in names}) < len(names):
-            raise ConfigError(f"flower.clients = {names} names a client twice; legal: names that differ")
+            raise ConfigError(f"flower.clients must be names that differ, not {short(names)}")
         return len(names), describe_form(experiment)
     federation = load_federation(experiment)
     build_workplace(experiment, federation)
@@ -151,10 +151,10 @@ def local_client(ready: Prepared, endpoint: Endpoint, name: str) -> Child:
 
 @contextmanager
 def _resumable(ready: Prepared) -> Iterator[None]:
-    """A run that stopped says how to go on."""
+    """Add to the error of a stopped run how to resume it."""
     try:
         yield
-    except GivenUpError:  # going on would end so again
+    except GivenUpError:  # resuming would fail the same way
         raise
     except RunError as error:
         words, resume_hint = str(error), RunFolder(ready.out).resume_hint()
@@ -163,7 +163,7 @@ def _resumable(ready: Prepared) -> Iterator[None]:
 
 @contextmanager
 def _logged(folder: JobFolder) -> Iterator[None]:
-    """What Flower and the port have to say goes into a file."""
+    """Write the logs of Flower and the port into a file."""
     sink = logging.FileHandler(folder.logs / "server.log")
     sink.setFormatter(logging.Formatter("%(asctime)s %(name)s %(levelname)s %(message)s"))
     loggers = [logging.getLogger(name) for name in ("flwr", "uvicorn", "uvicorn.error")]
@@ -181,7 +181,7 @@ def _logged(folder: JobFolder) -> Iterator[None]:
 
 
 def certificates(path: Path, clients: list[str], hosts: list[str]) -> Mapping[str, str]:
-    """Make them, and say what goes where."""
+    """Make certificates, and list which file goes where."""
     folder: CertFolder = make_certs(path, clients, hosts)
     return {
         "server": f"{folder.authority}, {folder.server}, {folder.server_key}, {folder.nodes}/*.pub",
@@ -193,13 +193,13 @@ def certificates(path: Path, clients: list[str], hosts: list[str]) -> Mapping[st
 def describe(
     path: Path, label: str | None = None, client: str | None = None, drop: Sequence[str] = ()
 ) -> Description:
-    """The form of a file; the columns of a table that name the client or are dropped are no part of it."""
+    """The form of a file; without the table columns that name the client or are dropped."""
     name = "images" if path.is_dir() else KINDS.get(path.suffix.lower(), "table")
     if name == "table" and label is None:
         columns = listed(list(open_table(path).columns))
-        raise ConfigError(f"--label is missing; legal: the column of {path} that holds the class: {columns}")
+        raise ConfigError(f"--label is missing; needs the column of {path} that holds the class: {columns}")
     named = {"label": label, "client": client, "drop": list(drop) or None}
     given = {key: value for key, value in named.items() if value is not None}
     experiment = make_experiment({"data": {"name": name, "path": str(path), **given}})
     found = server_data(experiment, lambda column: f"--drop {shlex.quote(column)}")
-    return Description(in_words(found.form), found.odd)
+    return Description(to_config(found.form), found.warnings)

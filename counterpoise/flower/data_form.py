@@ -1,4 +1,4 @@
-"""What every client's data must look like, as the server tells it."""
+"""What every client's data must look like: as the server sends it, and as a config describes it without data."""
 
 from __future__ import annotations
 
@@ -10,60 +10,66 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from counterpoise.data.dataset import Samples, Scaling
-from counterpoise.data.limits import MAX_BYTES, MAX_CLASSES, MAX_DIMENSIONS
-from counterpoise.data.tables.encoder import Encoder
-from counterpoise.errors import DataError
+from counterpoise.data.dataset import Samples, Scaling, no_scaling, pixel_scaling
+from counterpoise.data.faults import MAX_BYTES, MAX_CATEGORIES, MAX_CLASSES, MAX_DIMENSIONS, MAX_NUMBER
+from counterpoise.data.tables.encoder import Encoder, Number
+from counterpoise.errors import ConfigError, DataError, short
+from counterpoise.registry.registry import Entry
+from counterpoise.registry.schema import Count
 
+NAME = "described"
+PAIR = 2  # mean and deviation
+BYTE = 255
+IMAGE_DIMENSIONS = 3  # channels, height, width
 MAX_TEXT = 16 << 20  # characters of a form
 KEYS = {"classes", "shape", "pixels", "scaling", "label", "columns"}
 
 
-class Form(NamedTuple):
-    """What every client's data must look like: all that clients are told of the server's own data."""
+class DataForm(NamedTuple):
+    """What every client's data must look like: all that clients learn of the server's own data."""
 
     classes: tuple[str, ...]
     shape: tuple[int, ...]
-    pixels: bool  # bytes that `scaling` turns into inputs
+    pixels: bool  # uint8, which `scaling` turns into inputs
     scaling: Scaling
-    label: str | None = None  # of a table: the column that holds the class,
-    columns: Encoder | None = None  # and how the others become inputs
+    label: str | None = None  # of a table: the label column
+    columns: Encoder | None = None  # and the encoder of the others
 
     def text(self) -> str:
         scaling = {name: tensor.tolist() for name, tensor in self.scaling._asdict().items()}
         columns = None if self.columns is None else self.columns.to_json()
         text = json.dumps({**self._asdict(), "scaling": scaling, "columns": columns})
         if len(text) > MAX_TEXT:
-            raise DataError(f"the form of the data takes {len(text):,} characters; legal: {MAX_TEXT:,}")
+            raise DataError(f"the form of the data takes {len(text):,} characters; at most {MAX_TEXT:,}")
         return text
 
     def no_samples(self) -> Samples:
-        """The test set of a server that has none."""
+        """An empty test set of this form."""
         kind = torch.uint8 if self.pixels else torch.float32
         return Samples(torch.empty(0, *self.shape, dtype=kind), torch.empty(0, dtype=torch.int64))
 
 
-def read_form(text: str) -> Form:
-    """The form in what a server sent; one that is damaged, hostile or of another version is a DataError."""
+def read_form(text: str) -> DataForm:
+    """Parse the form that a server sent; a damaged, hostile or incompatible one is a DataError."""
     if len(text) > MAX_TEXT:
-        raise _bad(f"has {len(text):,} characters; legal: at most {MAX_TEXT:,}")
+        raise _bad(f"has {len(text):,} characters; at most {MAX_TEXT:,}")
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
-        raise _bad("is no JSON") from None
+        raise _bad("is not JSON") from None
     if not isinstance(found, dict) or set(found) != KEYS:
-        raise _bad(f"has other parts; legal: {', '.join(sorted(KEYS))}")
+        raise _bad(f"has other parts; needs {', '.join(sorted(KEYS))}")
     classes, shape = _classes(found["classes"]), _shape(found["shape"])
     if not isinstance(found["pixels"], bool):
         raise _bad("does not say whether inputs are pixels")
     if found["columns"] is None:
-        return Form(classes, shape, found["pixels"], _scaling(found["scaling"], shape))
+        return DataForm(classes, shape, found["pixels"], _scaling(found["scaling"], shape))
     columns, label = Encoder.from_json(found["columns"]), found["label"]
     if not isinstance(label, str) or label in columns.numbers or label in columns.words:
         raise _bad("does not name a label column of its own")
     if shape != (columns.width,) or found["pixels"]:
-        raise _bad(f"says inputs of shape {shape}, and columns of {columns.width:,} numbers")
-    return Form(classes, shape, False, _scaling(found["scaling"], shape), label, columns)
+        raise _bad(f"has inputs of shape {shape}, but columns of {columns.width:,} inputs")
+    return DataForm(classes, shape, False, _scaling(found["scaling"], shape), label, columns)
 
 
 def _bad(words: str) -> DataError:
@@ -72,9 +78,9 @@ def _bad(words: str) -> DataError:
 
 def _classes(given: Any) -> tuple[str, ...]:
     if not isinstance(given, list) or not 2 <= len(given) <= MAX_CLASSES:
-        raise _bad(f"names no classes; legal: 2 to {MAX_CLASSES:,}")
+        raise _bad(f"names no classes; needs 2 to {MAX_CLASSES:,}")
     if not all(isinstance(name, str) for name in given) or len(set(given)) < len(given):
-        raise _bad("names classes that are no words or the same")
+        raise _bad("names classes that are not text or not different")
     return tuple(given)
 
 
@@ -83,7 +89,7 @@ def _shape(given: Any) -> tuple[int, ...]:
     if not whole or not all(type(size) is int and 0 < size <= MAX_BYTES for size in given):
         raise _bad("has no shape of a sample")
     if math.prod(given) > MAX_BYTES:
-        raise _bad(f"has samples of {math.prod(given):,} numbers; legal: at most {MAX_BYTES:,}")
+        raise _bad(f"has samples of {math.prod(given):,} numbers; at most {MAX_BYTES:,}")
     return tuple(given)
 
 
@@ -94,12 +100,106 @@ def _scaling(given: Any, shape: tuple[int, ...]) -> Scaling:
 
 
 def _factor(given: Any, shape: tuple[int, ...]) -> Tensor:
-    """Finite numbers that fit a sample."""
+    """Finite numbers that broadcast to a sample."""
     try:
         factor = torch.tensor(given, dtype=torch.get_default_dtype())
         fits = np.broadcast_shapes(tuple(factor.shape), shape) == shape and bool(factor.isfinite().all())
     except (ValueError, TypeError, RuntimeError, OverflowError):
         fits = False
     if not fits:
-        raise _bad("has a scaling that fits no sample")
+        raise _bad("has a scaling that does not fit a sample")
     return factor
+
+
+def described(
+    classes: list[str],
+    label: str | None = None,
+    numbers: dict[str, Any] | None = None,
+    words: dict[str, Any] | None = None,
+    shape: list[Count] | None = None,
+    mean: list[float] | None = None,
+    deviation: list[float] | None = None,
+) -> DataForm:
+    """Of a table: label, numbers = { name = [mean, deviation] } and words = { name = [word, ...] }; of a number with missing values
+    [mean, deviation, their replacement], which adds an input that marks them; else the shape of a sample, and of images
+    the mean and deviation of each channel's pixels in [0, 1]."""
+    if len(classes) < PAIR or len(set(classes)) < len(classes):
+        raise ConfigError(f"data.classes must be two or more names that differ, not {short(classes)}")
+    if shape is None:
+        return _table(tuple(classes), label, numbers or {}, words or {})
+    if label or numbers or words:
+        raise ConfigError("data.shape must not stand beside label, numbers or words, which describe a table")
+    scaling = _pixels(shape, mean, deviation) if mean or deviation else no_scaling()
+    return DataForm(tuple(classes), tuple(shape), bool(mean), scaling)
+
+
+def _pixels(shape: list[int], mean: list[float] | None, deviation: list[float] | None) -> Scaling:
+    image = len(shape) == IMAGE_DIMENSIONS
+    channels = shape[0] if image else 1
+    if not mean or not deviation or not len(mean) == len(deviation) == channels or min(deviation) <= 0:
+        raise ConfigError(
+            f"data.mean and data.deviation must be {channels} numbers each, deviations above 0, not {short(mean)} and {short(deviation)}"
+        )
+    scaling = pixel_scaling(tuple(mean), tuple(deviation))
+    return scaling if image else Scaling(*(tensor.view(()) for tensor in scaling))
+
+
+def _table(
+    classes: tuple[str, ...], label: str | None, numbers: dict[str, Any], words: dict[str, Any]
+) -> DataForm:
+    if label is None or not numbers.keys() | words.keys():
+        raise ConfigError(
+            "data.shape is missing; needs the shape of a sample, or of a table label, numbers and words"
+        )
+    for name in [*numbers.keys() & words.keys(), *({label} & (numbers.keys() | words.keys()))]:
+        raise ConfigError(f"data describes column {name!r} twice; it must be the label, a number or words")
+    fitted = {name: _read_moments(name, given) for name, given in numbers.items()}
+    kinds = {name: _read_kinds(name, given) for name, given in words.items()}
+    columns = Encoder(fitted, kinds)
+    return DataForm(classes, (columns.width,), False, no_scaling(), label, columns)
+
+
+def _read_kinds(name: str, given: Any) -> tuple[str, ...]:
+    words = isinstance(given, list) and all(isinstance(word, str) for word in given)
+    if not words or not 0 < len(set(given)) == len(given) <= MAX_CATEGORIES + 1:
+        needed = f"a list of up to {MAX_CATEGORIES:,} words that differ"
+        raise ConfigError(f"data.words.{name} must be {needed}, not {short(given)}")
+    return tuple(given)
+
+
+def _read_moments(name: str, given: Any) -> Number:
+    """A missing value is filled with the mean, unless a third number is given."""
+    fits = isinstance(given, list) and len(given) in (PAIR, PAIR + 1)
+    if not fits or not all(map(_is_number, given)) or not given[1] > 0:
+        raise ConfigError(
+            f"data.numbers.{name} must be [mean, deviation], the deviation above 0, or [mean, deviation, gap], not {short(given)}"
+        )
+    mean, deviation, gap = map(float, (*given, given[0])[: PAIR + 1])
+    return Number(0.0, gap, mean, deviation, flagged=len(given) > PAIR)
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and abs(value) <= MAX_NUMBER
+
+
+DESCRIBED = Entry(NAME, described)
+
+
+def to_config(form: DataForm) -> dict[str, Any]:
+    """The form as values of [data], which a server's config takes instead of a file."""
+    found: dict[str, Any] = {"name": NAME, "classes": list(form.classes)}
+    if form.columns is not None:
+        numbers = {name: _moments(number) for name, number in form.columns.numbers.items()}
+        words = {name: list(kinds) for name, kinds in form.columns.words.items()}
+        return {**found, "label": form.label, "numbers": numbers, "words": words}
+    found["shape"] = list(form.shape)
+    if form.pixels:
+        deviation = 1 / (BYTE * form.scaling.scale.double())
+        mean = -form.scaling.shift.double() * deviation
+        found |= {"mean": mean.flatten().tolist(), "deviation": deviation.flatten().tolist()}
+    return found
+
+
+def _moments(number: Number) -> list[float]:
+    gap = [number.centre + number.gap] if number.flagged else []
+    return [number.centre + number.mean, number.deviation, *gap]

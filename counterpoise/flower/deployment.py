@@ -1,4 +1,4 @@
-"""Where a server is and how it is trusted."""
+"""A server's address and its certificates."""
 
 from __future__ import annotations
 
@@ -24,33 +24,31 @@ class Endpoint(NamedTuple):
 
 
 def check_endpoint(endpoint: Endpoint, insecure: bool) -> None:
-    """Plain text only where it is asked for and cannot leave the machine."""
+    """Plain text is allowed only with --insecure on loopback."""
     if endpoint.certs is None and not insecure:
         raise ConfigError(
-            "certificates are missing; legal: --certs with a folder of `counterpoise flower certs`, or --insecure on 127.0.0.1"
+            "certificates are missing; give --certs with a folder of `counterpoise flower certs`, or --insecure on 127.0.0.1"
         )
     if insecure and (endpoint.certs is not None or endpoint.host not in LOOPBACK):
-        raise ConfigError(
-            f"--insecure is not legal with host {endpoint.host} or with certificates; legal: 127.0.0.1 and no --certs"
-        )
+        raise ConfigError(f"--insecure needs host 127.0.0.1 and no --certs, not host {endpoint.host}")
 
 
 def check_client_trust(endpoint: Endpoint, name: str) -> None:
-    """A client without these could only try in vain, again and again."""
+    """Without these files a client would retry forever."""
     if endpoint.certs is None:
         return
     for path in (endpoint.certs.authority, endpoint.certs.private_key(check_name(name))):
         if not path.is_file():
             raise ConfigError(
-                f"{path} is missing; legal: --certs with ca.crt and clients/{name}.key, which `counterpoise flower certs` made for client {name}"
+                f"{path} is missing; give --certs with ca.crt and clients/{name}.key, which `counterpoise flower certs` made for client {name}"
             )
 
 
 def server_trust(certs: CertFolder) -> dict[str, str]:
-    """What the port needs for TLS."""
+    """TLS options of the port."""
     for path in (certs.server, certs.server_key):
         if not path.is_file():
             raise ConfigError(
-                f"{path} is missing; legal: a folder that `counterpoise flower certs` made, whole"
+                f"{path} is missing; needs a folder that `counterpoise flower certs` made, with all its files"
             )
     return {"ssl_certfile": str(certs.server), "ssl_keyfile": str(certs.server_key)}

@@ -1,7 +1,7 @@
-"""The one port that is open: Flower's fleet protocol for nodes whose key is known, and nothing else.
+"""The one open port: Flower's fleet protocol for nodes with a known key, and nothing else.
 
-Control and runtime, by which Flower lets a caller start apps and take tasks, are not served at all: no address leads to
-them. A request is read only after its signature was checked.
+Flower's control and runtime APIs, which start apps and hand out tasks, are not served at all. A request body is read
+only after its signature was checked.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from counterpoise.flower.deployment import Endpoint, server_trust
 from counterpoise.flower.hub import Hub
 from counterpoise.version import __version__
 
-HOLD = 10.0  # seconds that a request for a message waits for one
-START = 30.0  # seconds in which the port must be open
-FAREWELL = 3  # seconds for requests under way when the port closes
+LONG_POLL = 10.0  # seconds that a pull request waits for a message
+STARTUP = 30.0  # seconds in which the port must be open
+SHUTDOWN = 3  # seconds for open requests when the port closes
 PROTOBUF = "application/protobuf"
 
 
 class Denied(Exception):  # noqa: N818
-    """A request that is not answered, and the few words a stranger may read."""
+    """A refused request: the status and the text that an unauthenticated caller may read."""
 
     def __init__(self, status: int, words: str = "") -> None:
         super().__init__(words)
@@ -53,7 +53,7 @@ class Denied(Exception):  # noqa: N818
 
 @dataclass(frozen=True)
 class Front:
-    """Answers nodes out of a hub; `register` lets nodes in that bring keys of their own making."""
+    """Answers the nodes of a hub; `register` admits nodes that generate their own keys."""
 
     hub: Hub
     register: bool = False
@@ -76,9 +76,9 @@ class Front:
         except Denied as denied:
             return PlainTextResponse(str(denied), denied.status)
         except ClientDisconnect:
-            return PlainTextResponse("", 400)  # nobody reads it
+            return PlainTextResponse("", 400)  # the client is gone
         except FlowerError:
-            return PlainTextResponse("", 409)  # Flower's reasons are for this machine's log
+            return PlainTextResponse("", 409)  # Flower's reasons go to the local log only
         return Response(reply.SerializeToString(), media_type=PROTOBUF)
 
     def _route(self, name: str) -> Route:
@@ -99,7 +99,7 @@ class Front:
             raise Denied(400) from None
 
     def _check_sender(self, asked: Any, key: bytes, node: int) -> None:
-        """A node speaks for itself alone, in the request and in the message that it sends."""
+        """A node may act only as itself, in the request and in the messages that it sends."""
         if hasattr(asked, "public_key"):
             right = asked.public_key == key
         else:
@@ -122,7 +122,7 @@ class Front:
         return reply
 
     def _check_awaited(self, asked: Any, node: int) -> None:
-        """A reply to a message of this node's that the run still waits for; one that comes late is counted."""
+        """Refuse replies that the run no longer waits for, and count them as late."""
         for message in asked.messages_list:
             if not adapter.awaited(self.hub.link, message.metadata, node):
                 name = self.hub.names.get(node, "a client")
@@ -130,14 +130,14 @@ class Front:
                 raise Denied(409, "nobody waits for this answer")
 
     def _admit(self, request: Request, node: int) -> bool:
-        """One node speaks for a client; one that follows it from the same folder takes its place at once.
+        """One node per client; a restarted one with the same state folder takes over at once.
 
-        Returns whether it does: such a node is never offline in between, or its round would end without it.
+        Returns whether it takes over: it is never marked offline in between, which would end its round.
         """
         hub, version = self.hub, request.headers.get(VERSION_HEADER, "")[:40]
         name = hub.names.get(node, "a client")
         if version != __version__:
-            hub.turned_away[name] = f"it has version {version or 'unknown'} and the server {__version__}"
+            hub.not_admitted[name] = f"it has version {version or 'unknown'} and the server {__version__}"
             raise Denied(
                 409, f"this client has version {version}, the server {__version__}; both need the same"
             )
@@ -146,58 +146,58 @@ class Front:
         if online and place != hub.places.get(node):
             raise Denied(409, "another node speaks for this client; it must end first")
         hub.places[node] = place
-        hub.turned_away.pop(name, None)
+        hub.not_admitted.pop(name, None)
         return online
 
     async def _pull(self, request: Request, asked: Any, node: int) -> Any:
-        """The next message, as soon as there is one; a node that waits costs nothing."""
-        hub, until = self.hub, time.monotonic() + HOLD
-        hub.ask_again(node)
+        """Long polling: the next message, as soon as there is one."""
+        hub, until = self.hub, time.monotonic() + LONG_POLL
+        hub.mark_unanswered(node)
         while True:
-            with hub.bell(node) as bell:
+            with hub.wakeup(node) as wakeup:
                 reply = await run_in_threadpool(ROUTES["pull-messages"].handle, asked, hub.link)
                 for message in reply.messages_list:
-                    hub.hand(node, message.metadata.message_id)
+                    hub.mark_delivered(node, message.metadata.message_id)
                 left = until - time.monotonic()
                 if reply.messages_list or left <= 0 or hub.closed or await request.is_disconnected():
                     return reply
                 try:
-                    await asyncio.wait_for(bell.wait(), left)
+                    await asyncio.wait_for(wakeup.wait(), left)
                 except TimeoutError:
                     return reply
 
 
 @contextmanager
 def listening(hub: Hub, endpoint: Endpoint) -> Iterator[Endpoint]:
-    """The port, open while this block runs; yields where it is."""
+    """The port, open while this block runs; yields its endpoint."""
     family = socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET
     trust: dict[str, Any] = {} if endpoint.certs is None else server_trust(endpoint.certs)
     try:
-        door = socket.create_server((endpoint.host, endpoint.port), family=family)
+        listener = socket.create_server((endpoint.host, endpoint.port), family=family)
     except OSError as error:
         raise ConfigError(
-            f"cannot listen on {endpoint.address} ({error.strerror}); needed: an address of this machine and a free port"
+            f"cannot listen on {endpoint.address} ({error.strerror}); needs an address of this machine and a free port"
         ) from None
     config = uvicorn.Config(
         Front(hub, register=endpoint.certs is None).app(),
         log_config=None, access_log=False, lifespan="off", ws="none", server_header=False, timeout_keep_alive=60,
-        timeout_graceful_shutdown=FAREWELL, **trust
+        timeout_graceful_shutdown=SHUTDOWN, **trust
     )  # fmt: skip
     server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, args=([door],), daemon=True)
+    thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
     thread.start()
     try:
         _await_start(server, thread)
-        yield endpoint._replace(port=door.getsockname()[1])
+        yield endpoint._replace(port=listener.getsockname()[1])
     finally:
         hub.close()
         server.should_exit = True
-        thread.join(2 * FAREWELL)
-        door.close()
+        thread.join(2 * SHUTDOWN)
+        listener.close()
 
 
 def _await_start(server: uvicorn.Server, thread: threading.Thread) -> None:
-    deadline = time.monotonic() + START
+    deadline = time.monotonic() + STARTUP
     while not server.started:
         if not thread.is_alive() or time.monotonic() > deadline:
             raise RunError("the port could not be opened: are the server's certificate and key damaged?")

@@ -1,4 +1,4 @@
-"""Messages to nodes and their replies, out of the process that serves the port: nothing is polled over a network."""
+"""Messages to nodes and their replies, in the process that serves the port, without polling over the network."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from counterpoise.flower import adapter
 from counterpoise.flower.hub import Hub
 from counterpoise.flower.records import payload_bytes
 
-TICK = 0.5  # seconds after which a node that is gone is noticed
-MOST_REPEATS = 5  # of one message, to a client that ends each time it gets it
+TICK = 0.5  # seconds between two checks for nodes that are gone
+MOST_REPEATS = 5  # of one message, to a client that exits each time it receives it
 
 
-Heard = Callable[[Message, float], None]  # a reply, and the seconds that it took
+OnReply = Callable[[Message, float], None]  # a reply, and the seconds that it took
 
 
 class NodeInfo(Protocol):
-    """A node that is here."""
+    """A node that is online."""
 
     node_id: int
-    name: str  # that it is registered under
+    name: str  # under which it is registered
     registered_at: str
 
 
 class Grid(Protocol):
-    """The nodes of a run: who is here, and questions to them."""
+    """The nodes of a run: which are online, and messages to them."""
 
     @property
-    def turned_away(self) -> Mapping[str, str]:
-        """Clients that were refused at the door, and why."""
+    def not_admitted(self) -> Mapping[str, str]:
+        """Clients that were refused when they connected, and why."""
 
     @property
     def late(self) -> Mapping[str, int]:
-        """How many answers of each client came when nobody waited for them any more."""
+        """Number of replies of each client that came too late."""
 
-    def listen(self, heard: Heard) -> None:
-        """Have each reply told as it comes, where there is a way to know."""
+    def listen(self, on_reply: OnReply) -> None:
+        """Call this for each reply as it arrives, where the grid can know."""
 
     def get_nodes(self) -> Iterable[NodeInfo]: ...
 
@@ -55,9 +55,9 @@ class Waiting(NamedTuple):
     """A message whose reply is awaited."""
 
     message: Message
-    asked: float  # when, by `time.monotonic`
+    asked: float  # `time.monotonic` when it was sent
     repeats: int = 0
-    head: Message | None = None  # of its reply, once that has begun to come
+    head: Message | None = None  # of its reply, once the first part has arrived
 
 
 @dataclass
@@ -66,14 +66,14 @@ class HubGrid:
 
     hub: Hub
     run: int
-    _heard: Heard | None = None
+    _on_reply: OnReply | None = None
 
-    def listen(self, heard: Heard) -> None:
-        self._heard = heard
+    def listen(self, on_reply: OnReply) -> None:
+        self._on_reply = on_reply
 
     @property
-    def turned_away(self) -> Mapping[str, str]:
-        return self.hub.turned_away
+    def not_admitted(self) -> Mapping[str, str]:
+        return self.hub.not_admitted
 
     @property
     def late(self) -> Mapping[str, int]:
@@ -86,21 +86,21 @@ class HubGrid:
         return [node.node_id for node in self.get_nodes()]
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
-        """The replies that came in time; a message that did not reach its node, or died with it, is sent again."""
+        """The replies that came in time; a message that was lost on the way or with its node is sent again."""
         deadline = float("inf") if timeout is None else time.monotonic() + timeout
         waiting = self._post([Waiting(message, time.monotonic()) for message in messages])
         replies: list[Message] = []
-        looked = 0.0
+        checked = 0.0
         try:
             while waiting and (left := deadline - time.monotonic()) > 0:
-                # Before replies are collected: one that was whole when its node asked for more is no loss.
-                lost, stirred = self.hub.take_news()
-                if time.monotonic() - looked > TICK:
-                    looked, stirred = (
+                # Before replies are collected: a reply that is complete by now is not lost.
+                lost, active = self.hub.take_changes()
+                if time.monotonic() - checked > TICK:
+                    checked, active = (
                         time.monotonic(),
                         {one.message.metadata.dst_node_id for one in waiting.values()},
                     )
-                replies += self._collect(waiting, stirred)
+                replies += self._collect(waiting, active)
                 self._repeat(waiting, lost)
                 if waiting:
                     self.hub.wait(min(TICK, left))
@@ -112,17 +112,17 @@ class HubGrid:
     def _post(self, batch: Iterable[Waiting]) -> dict[str, Waiting]:
         posted = {}
         for one in batch:
-            # A reply is of the size of what it answers.
+            # A reply has about the size of its message.
             self.hub.limit = max(self.hub.limit, 8 * payload_bytes(one.message.content))
             posted[adapter.post(self.hub.link, self.run, one.message)] = one
             self.hub.wake_node(one.message.metadata.dst_node_id)
         posted.pop("", None)
         return posted
 
-    def _collect(self, waiting: dict[str, Waiting], stirred: Collection[int]) -> list[Message]:
-        """Replies of these nodes that are whole by now; they leave `waiting`."""
+    def _collect(self, waiting: dict[str, Waiting], active: Collection[int]) -> list[Message]:
+        """Complete replies of these nodes, removed from `waiting`."""
         link, found = self.hub.link, []
-        here = [(key, one) for key, one in waiting.items() if one.message.metadata.dst_node_id in stirred]
+        here = [(key, one) for key, one in waiting.items() if one.message.metadata.dst_node_id in active]
         for message_id, one in here:
             head = one.head or adapter.begun_reply(link, self.run, message_id)
             if head is None:
@@ -131,8 +131,8 @@ class HubGrid:
             waiting[message_id] = one._replace(head=head)
             if reply is not None:
                 self._withdraw(message_id, waiting.pop(message_id))
-                if self._heard is not None:
-                    self._heard(reply, time.monotonic() - one.asked)
+                if self._on_reply is not None:
+                    self._on_reply(reply, time.monotonic() - one.asked)
                 found.append(reply)
         return found
 

@@ -1,4 +1,4 @@
-"""The first message: who a node speaks for, how much data it has, and what the parts ask before round 0."""
+"""The first message: which client a node is, how much data it has, and the surveys of the parts before round 0."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def answer_hello(work: Workplace, name: str, client: int) -> RecordDict:
 
 
 def read_hello(content: RecordDict, classes: int) -> Hello:
-    """What a node says of itself, where it can be true."""
+    """A node's hello, refused where its numbers cannot be true."""
     facts = unpack_facts(content.get("reply"), REPLY)
     _, surveys = take(content, ["reply", "surveys"])
     if facts["version"] != __version__:

@@ -1,4 +1,4 @@
-"""What the open port and the run share at a server: Flower's link state, who is here, and bells that wake either side."""
+"""State shared by the open port and the run: Flower's link state, the nodes, and events that wake either side."""
 
 from __future__ import annotations
 
@@ -13,70 +13,68 @@ from counterpoise.flower.adapter import LinkState, link_factory, online_nodes
 
 @dataclass
 class Hub:
-    """Written by the thread of the port and by that of the run."""
+    """Shared by the thread of the port and the thread of the run."""
 
     link: LinkState = field(default_factory=lambda: link_factory().state())
-    names: dict[int, str] = field(default_factory=dict)  # node -> client, of nodes that have a key of ours
-    places: dict[int, str] = field(default_factory=dict)  # node -> the state folder that it came from
-    turned_away: dict[str, str] = field(default_factory=dict)  # client -> why it was refused at the door
-    late: dict[str, int] = field(
-        default_factory=dict
-    )  # client -> answers that came when nobody waited any more
-    closed: bool = False  # nobody is made to wait any more
+    names: dict[int, str] = field(default_factory=dict)  # node -> client, of registered keys
+    places: dict[int, str] = field(default_factory=dict)  # node -> secret of its state folder
+    not_admitted: dict[str, str] = field(default_factory=dict)  # client -> why it was refused
+    late: dict[str, int] = field(default_factory=dict)  # client -> replies that came too late
+    closed: bool = False  # open requests return at once
     limit: int = 64 << 20  # bytes of one request
-    arrived: threading.Condition = field(default_factory=threading.Condition)  # a piece of a reply, or a loss
-    _handed: dict[int, str] = field(default_factory=dict)  # node -> the message that it was handed last
-    _lost: set[str] = field(default_factory=set)  # messages whose node asked for another without an answer
-    _stirred: set[int] = field(default_factory=set)  # nodes that sent a piece of something
-    _bells: dict[int, set[tuple[asyncio.AbstractEventLoop, asyncio.Event]]] = field(default_factory=dict)
+    arrived: threading.Condition = field(default_factory=threading.Condition)  # reply part, or lost message
+    _delivered: dict[int, str] = field(default_factory=dict)  # node -> the last message delivered to it
+    _lost: set[str] = field(default_factory=set)  # messages whose node asked for the next one
+    _active: set[int] = field(default_factory=set)  # nodes that sent a part of a reply
+    _wakeups: dict[int, set[tuple[asyncio.AbstractEventLoop, asyncio.Event]]] = field(default_factory=dict)
 
     def online(self, node: int) -> bool:
         return any(there.node_id == node for there in online_nodes(self.link))
 
-    def hand(self, node: int, message_id: str) -> None:
-        self._handed[node] = message_id
+    def mark_delivered(self, node: int, message_id: str) -> None:
+        self._delivered[node] = message_id
 
-    def ask_again(self, node: int) -> None:
-        """A node answers before it asks for more: what it was handed and left unanswered did not reach it, or died with it."""
-        if message_id := self._handed.pop(node, None):
+    def mark_unanswered(self, node: int) -> None:
+        """A node replies before it asks for the next message, so one left unanswered was lost on the way or with the node."""
+        if message_id := self._delivered.pop(node, None):
             with self.arrived:
                 self._lost.add(message_id)
                 self.arrived.notify_all()
 
-    def take_news(self) -> tuple[set[str], set[int]]:
-        """Messages that must be sent again, and nodes that sent a piece of something, since this was asked last."""
+    def take_changes(self) -> tuple[set[str], set[int]]:
+        """Messages to send again, and nodes that sent a part of a reply, since the last call."""
         with self.arrived:
-            news = self._lost, self._stirred
-            self._lost, self._stirred = set(), set()
-        return news
+            changes = self._lost, self._active
+            self._lost, self._active = set(), set()
+        return changes
 
     def wait(self, seconds: float) -> None:
-        """Until there is news, or so long."""
+        """Until something changed, or for so many seconds."""
         with self.arrived:
-            if not self._lost and not self._stirred:
+            if not self._lost and not self._active:
                 self.arrived.wait(seconds)
 
     def wake_run(self, node: int) -> None:
         with self.arrived:
-            self._stirred.add(node)
+            self._active.add(node)
             self.arrived.notify_all()
 
     def wake_node(self, node: int) -> None:
-        """There is a message for it."""
-        for loop, bell in list(self._bells.get(node, ())):
-            loop.call_soon_threadsafe(bell.set)
+        """Wake the pull requests of a node: there is a message for it."""
+        for loop, wakeup in list(self._wakeups.get(node, ())):
+            loop.call_soon_threadsafe(wakeup.set)
 
     def close(self) -> None:
         self.closed = True
-        for node in list(self._bells):
+        for node in list(self._wakeups):
             self.wake_node(node)
 
     @contextmanager
-    def bell(self, node: int) -> Iterator[asyncio.Event]:
-        """Rings when there is a message for a node that waits for one."""
+    def wakeup(self, node: int) -> Iterator[asyncio.Event]:
+        """An event that is set when there is a message for the node."""
         entry = asyncio.get_running_loop(), asyncio.Event()
-        self._bells.setdefault(node, set()).add(entry)
+        self._wakeups.setdefault(node, set()).add(entry)
         try:
             yield entry[1]
         finally:
-            self._bells[node].discard(entry)
+            self._wakeups[node].discard(entry)

@@ -1,4 +1,4 @@
-"""What a run over Flower is told: the same config for both sides, and for each side where its own files are."""
+"""The job of a run over Flower: the settings that clients receive, and where each side keeps its files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from counterpoise.errors import ConfigError
+from counterpoise.errors import ConfigError, short
 from counterpoise.run.config.experiment import Experiment
 from counterpoise.run.config.tables import DataTable, TrackTable
 from counterpoise.system.atomic import write_atomically
@@ -17,12 +17,12 @@ from counterpoise.system.toml import write_toml
 
 CLIENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
-Told = dict[str, str | int]
+JobSettings = dict[str, str | int]
 
 
 @dataclass(frozen=True)
 class ClientFile:
-    """Who a client is, and where its files are; stays on its machine."""
+    """A client's name and files; never leaves its machine."""
 
     name: str
     state: str
@@ -31,7 +31,7 @@ class ClientFile:
 
 
 class JobFolder:
-    """Files of the server's side, within the run's folder; nobody else on the machine may read them."""
+    """Files of the server in the run's folder, readable by the owner only."""
 
     def __init__(self, out: Path) -> None:
         self.path = out.absolute() / "flower"
@@ -44,8 +44,8 @@ class JobFolder:
         self.clients = self.path / "clients"
 
     def open(self, resume: bool = False) -> None:
-        """Ready for an attempt; a new run keeps nothing of one that did not get to its start."""
-        # The run's folder too, where it is new: model and class counts are nobody else's business on this machine.
+        """Make the folders; a new run deletes what an attempt that never started left."""
+        # A new run folder too: other users of this machine must not read model and class counts.
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         for folder in (self.path, self.logs):
             folder.mkdir(exist_ok=True)
@@ -54,21 +54,21 @@ class JobFolder:
             path.unlink(missing_ok=True)
 
     def run_id(self) -> str:
-        """A name of this run that clients keep its memory under; the same when it is resumed."""
+        """The id under which clients store memory of this run; the same when it is resumed."""
         if not self.run.exists():
             write_atomically(self.run, secrets.token_hex(32).encode())
         return self.run.read_text()
 
 
-def what_clients_are_told(experiment: Experiment, name: str, clients: int, run: str, form: str) -> Told:
-    """Of the server's own data only its form, where clients bring theirs; never where it lies, nor where scores go."""
-    data = replace(experiment.data, root=None)  # each side finds data sets in its own place
+def job_settings(experiment: Experiment, name: str, clients: int, run: str, form: str) -> JobSettings:
+    """What clients receive: of the server's own data only its form, and no paths or trackers."""
+    data = replace(experiment.data, root=None)  # each side has its own data root
     if experiment.flower.clients:
         data = DataTable(name=experiment.data.name, augment=experiment.data.augment)
-    told = replace(experiment, data=data, track=TrackTable())
+    sent = replace(experiment, data=data, track=TrackTable())
     return {
         "name": name,
-        "experiment": write_toml(told.tables()),
+        "experiment": write_toml(sent.tables()),
         "clients": clients,
         "run": run,
         "form": form,
@@ -78,10 +78,10 @@ def what_clients_are_told(experiment: Experiment, name: str, clients: int, run: 
 def check_name(name: str) -> str:
     if not CLIENT_NAME.fullmatch(name):
         raise ConfigError(
-            f"client name {name!r} is not legal; legal: up to 64 letters, digits, dots, hyphens and underscores"
+            f"a client name must be up to 64 letters, digits, dots, hyphens and underscores, not {short(name)}"
         )
     return name
 
 
-def write_roster(path: Path, said: dict[str, Any]) -> None:
-    write_atomically(path, json.dumps(said).encode())
+def write_roster(path: Path, hellos: dict[str, Any]) -> None:
+    write_atomically(path, json.dumps(hellos).encode())

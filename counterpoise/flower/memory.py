@@ -1,8 +1,8 @@
-"""A client's memory on its own disk, in two phases, so that a lost or repeated message can't apply it twice.
+"""A client's memory on its own disk, committed in two phases, so that a lost or repeated message cannot apply it twice.
 
 Each training writes a new generation under a token that both sides derive from what was sent. It is pending until a
-later message names its token as the memory to start from; generations that lead to no such message are discarded. The
-server names the token of its own checkpoint when it resumes, so client and server always go back together.
+later message names its token as the memory to start from; other generations are discarded. A resumed server names the
+token of its checkpoint, so client and server always go back together.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from counterpoise.flower.refusal import Refused
 from counterpoise.system.atomic import clear_temporaries, write_atomically
 
 NAME = re.compile("[0-9a-f]{64}")
-FIRST = ""  # the token of a client that keeps nothing yet
+FIRST = ""  # the token of a client without memory
 KEPT_RUNS = 5
 HEAD = 8  # bytes that give the length of a generation's head
 
 
 def next_token(base: str, client: str, sha256: str) -> str:
-    """The name of what a client keeps after training on a broadcast from a memory; says nothing about its data."""
+    """The token of a client's new memory after training on a broadcast; independent of its data."""
     return hashlib.sha256(json.dumps([base, client, sha256]).encode()).hexdigest()
 
 
 class Head(NamedTuple):
-    """Where a generation comes from."""
+    """The origin of a generation."""
 
     base: str  # the token it was trained from
     round: int
@@ -48,24 +48,24 @@ class DiskMemory:
         self.folder = self.runs / run
 
     def load(self, token: str) -> Tree | None:
-        """The memory of this name; None for a client that keeps nothing yet."""
+        """The memory under this token; None for a client without memory."""
         return None if token == FIRST else self._read(token)[1]
 
     def write(self, token: str, base: str, round: int, memory: Tree) -> None:
-        """A pending generation; durable before the reply leaves."""
+        """A pending generation; on disk before the reply is sent."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         head = json.dumps(Head(base, round)._asdict()).encode()
         body = len(head).to_bytes(HEAD, "big") + head + encode(memory)
         write_atomically(self.folder / token, hashlib.sha256(body).digest() + body)
 
     def collect_garbage(self, token: str, round: int, since: int) -> None:
-        """A message of this round accepts `token`: discard what earlier rounds left beside it and what led to it.
+        """A message of this round accepts `token`: delete other generations of earlier rounds.
 
-        What led to it is kept as far back as a checkpoint of round `since`. Later rounds are left alone, so that a
-        message that comes late, or twice, takes nothing away.
+        Ancestors of `token` are kept back to a checkpoint of round `since`. Later rounds are kept, so that a late or
+        repeated message deletes nothing.
         """
         if not self.folder.is_dir():
-            self._forget_old_runs()
+            self._delete_old_runs()
             return
         clear_temporaries(self.folder)
         kept = self._lineage(token, since)
@@ -85,13 +85,13 @@ class DiskMemory:
         try:
             return self._read(token)[0].round
         except Refused:
-            return -1  # damaged: of use to nobody
+            return -1  # damaged, so never needed
 
     def _read(self, token: str) -> tuple[Head, Tree]:
         path = self.folder / token
         content = path.read_bytes() if NAME.fullmatch(token) and path.is_file() else b""
-        seal, body = content[:32], content[32:]
-        if hashlib.sha256(body).digest() != seal:
+        checksum, body = content[:32], content[32:]
+        if hashlib.sha256(body).digest() != checksum:
             raise Refused("memory")
         size = int.from_bytes(body[:HEAD], "big")
         try:
@@ -100,8 +100,8 @@ class DiskMemory:
         except (DataError, ValueError, TypeError):
             raise Refused("memory") from None
 
-    def _forget_old_runs(self) -> None:
-        """What other runs left, but for the newest few, which may still go on."""
+    def _delete_old_runs(self) -> None:
+        """Delete the memory of other runs, except the newest few, which may still be resumed."""
         runs = self.runs.iterdir() if self.runs.is_dir() else []
         for folder in sorted(runs, key=lambda path: path.stat().st_mtime)[: -KEPT_RUNS or None]:
             shutil.rmtree(folder, ignore_errors=True)

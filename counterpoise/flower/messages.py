@@ -1,4 +1,4 @@
-"""The messages: what a server asks and a client answers, as records that each side builds and the other checks."""
+"""Requests and replies as Flower records, which one side writes and the other reads and checks."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from counterpoise.flower.specs import TreeSpec, check_spec
 from counterpoise.metrics.scoring import count, count_all
 
 TRAIN, MEASURE, HELLO = "train", "evaluate.measure", "query.hello"
-# What a client may be asked to measure, by name.
+# Measurements that a client can be asked for, by name.
 MEASUREMENTS: dict[str, Measurement] = {"count": count, "count_all": count_all}
 
-MOST_TASKS = 10_000  # of one message
+MOST_TASKS = 10_000  # per message
 
 ASK = {"run": str, "client": str, "round": int, "lr": float, "sha256": str, "memory": str, "since": int, "tasks": str}  # fmt: skip
 REPLY = {"client": str, "round": int, "sha256": str, "samples": int, "token": str, "trees": bytes}
@@ -45,36 +45,36 @@ class TrainAsk(NamedTuple):
     client: str
     broadcast: Broadcast
     tasks: Sequence[Task]
-    memory: str  # token of the memory to start from, which is accepted by being named
-    since: int  # the round of the oldest checkpoint that the server may go back to
+    memory: str  # token of the memory to start from; naming it commits it
+    since: int  # the oldest checkpoint that the server may resume from
 
 
 class TrainReply(NamedTuple):
-    """One client's answer: a tree a task."""
+    """One client's reply: a tree per task."""
 
     samples: int
     trees: Sequence[Tree]
-    token: str  # of what the client keeps; empty where it keeps nothing
+    token: str  # of the client's new memory; empty where it has none
 
 
 class Hello(NamedTuple):
-    """What a client says before round 0."""
+    """What a client reports before round 0."""
 
     client: str
     samples: int
     counts: list[int]  # [C]
     held_out: int
-    surveys: Tree  # part name -> what it asks for
+    surveys: Tree  # part name -> its survey
 
 
 def broadcast_digest(broadcast: Broadcast) -> str:
-    """SHA-256 of all that a round tells its clients: the same for every client, and each of them checks it."""
+    """SHA-256 of a round's broadcast: the same for every client, and checked by each."""
     facts = json.dumps([broadcast.round, float(broadcast.lr)]).encode()
     return hashlib.sha256(facts + digest(broadcast.to_tree()).encode()).hexdigest()
 
 
 def write_train(asks: Sequence[TrainAsk], sha256: str) -> list[RecordDict]:
-    """One message a client; the model is packed once."""
+    """One message per client; the model is packed once."""
     if not asks:
         return []
     model = pack_tree(asks[0].broadcast.to_tree())
@@ -96,7 +96,7 @@ def _train_content(ask: TrainAsk, sha256: str, model: ConfigRecord) -> RecordDic
 
 
 def read_train(content: RecordDict, client: int) -> tuple[TrainAsk, str]:
-    """What the server asks, for the client of this number, and the digest of what was received, checked."""
+    """The request to the client of this number, and the checked digest of its broadcast."""
     facts = unpack_facts(content.get("ask"), ASK)
     _, model = take(content, ["ask", "model"])
     try:
@@ -111,7 +111,7 @@ def read_train(content: RecordDict, client: int) -> tuple[TrainAsk, str]:
 
 
 def _read_tasks(text: str) -> list[dict[str, float]]:
-    """The settings of each training that is asked for: numbers by name."""
+    """The knobs of each task: numbers by name."""
     try:
         tasks = json.loads(text)
         sound = 1 <= len(tasks) <= MOST_TASKS and all(
@@ -139,7 +139,7 @@ def write_train_reply(ask: TrainAsk, sha256: str, reply: TrainReply) -> RecordDi
 def read_train_reply(
     content: RecordDict, ask: TrainAsk, sha256: str, samples: int, token: str, spec: TreeSpec
 ) -> TrainReply:
-    """One client's answer, where every name, shape, type and number in it is as it must be."""
+    """One client's reply, after every name, shape, type and number in it is checked."""
     facts = unpack_facts(content.get("reply"), REPLY)
     take(content, ["reply"])
     known = {"client": ask.client, "round": ask.broadcast.round, "sha256": sha256, "samples": samples}
@@ -158,15 +158,15 @@ def read_train_reply(
 
 
 def measurement_name(measurement: Measurement) -> str:
-    """What clients know a measurement by: a function cannot be sent."""
+    """The name of a measurement, since a function cannot be sent."""
     for name, known in MEASUREMENTS.items():
         if known is measurement:
             return name
-    raise ConfigError(f"clients cannot be asked for this over Flower; legal: {', '.join(MEASUREMENTS)}")
+    raise ConfigError(f"clients cannot be asked for this over Flower; needs one of {', '.join(MEASUREMENTS)}")
 
 
 def write_measure(clients: Sequence[str], models: Params, buffers: Params, name: str) -> list[RecordDict]:
-    """Ask each client for a measurement of stacked models on what it holds out."""
+    """Ask each client for a measurement of stacked models on its held-out samples."""
     tree = {"params": models, "buffers": buffers}
     sha256, record, number = digest(tree), pack_tree(tree), len(next(iter(models.values())))
     facts = {"sha256": sha256, "models": number, "measurement": name}

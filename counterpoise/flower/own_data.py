@@ -1,4 +1,4 @@
-"""Clients with data of their own: federations of which each side sees its part."""
+"""Clients with their own data: federations of which each side sees only its part."""
 
 from __future__ import annotations
 
@@ -23,30 +23,29 @@ from counterpoise.data.tables.delimited import class_codes
 from counterpoise.data.tables.encoder import Encoder
 from counterpoise.data.tables.identifiers import drop_key
 from counterpoise.data.tables.table import fitted_table, is_table, open_table
-from counterpoise.errors import ConfigError, DataError
-from counterpoise.flower.data_form import Form, read_form
-from counterpoise.flower.described import DESCRIBED, IMAGE_DIMENSIONS, NAME
+from counterpoise.errors import ConfigError, DataError, listed
+from counterpoise.flower.data_form import DESCRIBED, IMAGE_DIMENSIONS, NAME, DataForm, read_form
 from counterpoise.flower.messages import Hello
 from counterpoise.run.assemble import load_dataset
 from counterpoise.run.config.experiment import Experiment
 
 
 class ServerData(NamedTuple):
-    """The form that clients are told, and what the server keeps to itself."""
+    """The form that clients receive, and the test set that the server keeps."""
 
-    form: Form
+    form: DataForm
     test: Samples
-    notes: tuple[str, ...] = ()  # what became of a table's columns
-    odd: tuple[str, ...] = ()  # columns of a table to think twice about
+    notes: tuple[str, ...] = ()  # how a table's columns were encoded
+    warnings: tuple[str, ...] = ()  # columns of a table that look like a mistake
 
 
 def describe_form(experiment: Experiment) -> str:
-    """The form of the server's own data, as clients are told it."""
+    """The form of the server's own data, as clients receive it."""
     return server_data(experiment).form.text()
 
 
 def server_data(experiment: Experiment, drop: Callable[[str], str] = drop_key) -> ServerData:
-    """Of a table all rows are the test set; there is none where the config describes the form.
+    """All rows of a table are the test set; it is empty where the config describes the form.
 
     `drop` says in notes how to leave a column out.
     """
@@ -57,33 +56,33 @@ def server_data(experiment: Experiment, drop: Callable[[str], str] = drop_key) -
         return _server_table(experiment, drop)
     data = load_dataset(experiment.data)
     pixels = data.train.x.dtype == torch.uint8
-    return ServerData(Form(data.classes, data.input_shape, pixels, data.scaling), data.test)
+    return ServerData(DataForm(data.classes, data.input_shape, pixels, data.scaling), data.test)
 
 
 def _server_table(experiment: Experiment, drop: Callable[[str], str]) -> ServerData:
-    """The encoder is fitted on the rows that `run` would train on, so that both make the same inputs of a row."""
+    """The encoder is fitted on the rows that `run` would train on, so that both encode a row the same way."""
     given = experiment.data.arguments
     for key in ("path", "label"):
         if key not in given:
-            raise ConfigError(f"data.{key} is missing; legal: the server's own table and its label column")
-    DATASETS.entry("table").build(given, owner="data")  # refuses arguments that `run` refuses
+            raise ConfigError(f"data.{key} is missing; needs the server's own table and its label column")
+    DATASETS.entry("table").build(given, owner="data")  # the same checks of arguments as in `run`
     root = experiment.data.root
     path = under(None if root is None else Path(root), given["path"])
     named = {key: value for key, value in given.items() if key != "path"}
     fitted = fitted_table(path, **named, drop_words=drop)
-    form = Form(
+    form = DataForm(
         fitted.classes.names, (fitted.encoder.width,), False, no_scaling(), given["label"], fitted.encoder
     )
-    return ServerData(form, fitted.samples, fitted.notes, fitted.odd)
+    return ServerData(form, fitted.samples, fitted.notes, fitted.warnings)
 
 
 def own_federation(data: str, reading: Mapping[str, Any], text: str, number: int, clients: int) -> Federation:
-    """A client's own files as the one client of a federation that has any data here."""
+    """A client's own files as a federation in which only this client has data."""
     form, path, share = read_form(text), Path(data), float(reading.get("test_share", 0.2))
     check_share(share)
     if is_table(path):
         if form.columns is None:
-            raise DataError(f"{path} is a table, and the server's data is not")
+            raise DataError(f"{path} is a table, but the server's data is not")
         samples = _encode(open_table(path), form.columns, form.classes, reading.get("label") or form.label)
         train, held_out = _split(samples.y, share)
     else:
@@ -98,7 +97,7 @@ def own_federation(data: str, reading: Mapping[str, Any], text: str, number: int
 
 
 def _encode(table: Table, columns: Encoder, classes: tuple[str, ...], label: str | None) -> Samples:
-    """The rows of a client's table in the server's encoding; a column or a class that is not there is named in the error."""
+    """The rows of a client's table in the server's encoding; errors name a missing column or an unknown class."""
     if label is None or label not in table.columns:
         raise DataError(f"{table.path}: no column {label!r}, which the server's description has")
     coded = names_of(table, label)
@@ -111,11 +110,11 @@ def _split(y: Tensor, share: float) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(split.train), torch.from_numpy(split.test)
 
 
-def _from_dataset(data: Dataset, form: Form) -> tuple[Samples, Tensor, Tensor]:
-    """A data set with its classes renamed to the server's; what it keeps for the test is held out."""
+def _from_dataset(data: Dataset, form: DataForm) -> tuple[Samples, Tensor, Tensor]:
+    """A data set with its classes renumbered as the server's; its test samples are held out."""
     unknown = [name for name in data.classes if name not in form.classes]
     if unknown:
-        raise DataError(f"{data.name}: class {unknown[0]!r}; legal: {', '.join(form.classes)}")
+        raise DataError(f"{data.name}: class {unknown[0]!r} must be one of {listed(form.classes)}")
     places = torch.tensor([form.classes.index(name) for name in data.classes])
     if data.assignment is not None:
         rows = [torch.cat([torch.from_numpy(r) for r in part]) for part in data.assignment[:2] if len(part)]
@@ -126,23 +125,23 @@ def _from_dataset(data: Dataset, form: Form) -> tuple[Samples, Tensor, Tensor]:
     return Samples(_coloured(x, form), places[y]), torch.arange(count), torch.arange(count, len(y))
 
 
-def _coloured(x: Tensor, form: Form) -> Tensor:
-    """Grey images of a client whose federation has images in colour."""
+def _coloured(x: Tensor, form: DataForm) -> Tensor:
+    """Grey images repeated over the channels that the server's images have."""
     grey = x.dtype == torch.uint8 and x.dim() == 1 + IMAGE_DIMENSIONS and x.shape[1] == 1
     return x.expand(-1, form.shape[0], -1, -1).contiguous() if grey else x
 
 
-def _check_fit(path: Path, samples: Samples, form: Form) -> None:
+def _check_fit(path: Path, samples: Samples, form: DataForm) -> None:
     if tuple(samples.x.shape[1:]) != form.shape or (samples.x.dtype == torch.uint8) != form.pixels:
         kind = "bytes" if form.pixels else "floats"
         raise DataError(
-            f"{path}: samples are {tuple(samples.x.shape[1:])} {samples.x.dtype}; legal: {form.shape} {kind}"
+            f"{path}: samples are {tuple(samples.x.shape[1:])} {samples.x.dtype}; needs {form.shape} {kind}"
         )
 
 
 @dataclass(frozen=True)
 class SurveyedFederation(Federation):
-    """A federation of which the server has the test set alone, and of its clients what they said."""
+    """A federation of which the server has the test set and its clients' class counts only."""
 
     known: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.int64))  # [N, C]
 
@@ -166,7 +165,7 @@ def surveyed_federation(experiment: Experiment, text: str, hellos: Sequence[Hell
         clients=(nothing,) * len(hellos),
         held_out=tuple(torch.arange(hello.held_out) for hello in hellos),
         name="clients' own data",
-        notes=(*own.notes, *own.odd),
+        notes=(*own.notes, *own.warnings),
         client_names=tuple(hello.client for hello in hellos),
         known=torch.tensor([hello.counts for hello in hellos]),
     )

@@ -1,4 +1,4 @@
-"""Trees and plain values as Flower records and back: typed, never pickled; a tree is one blob, so one request."""
+"""Trees and plain values as Flower records and back, typed, never pickled; a tree is one blob, so one request."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from counterpoise.core.tree import Tree
 from counterpoise.errors import DataError
 from counterpoise.flower.refusal import Refused
 
-TREE = "tree"  # the one entry of a record that holds a tree
+TREE = "tree"  # the only entry of a record that holds a tree
 
 
 def pack_tree(tree: Tree) -> ConfigRecord:
@@ -21,12 +21,12 @@ def pack_tree(tree: Tree) -> ConfigRecord:
 
 
 def unpack_tree(record: object) -> Tree:
-    """The tree that `pack_tree` wrote, in memory of its own; refused where anything else is in it."""
+    """The tree that `pack_tree` wrote, as a copy; refused where the record holds anything else."""
     return read_tree(unpack_facts(record, {TREE: bytes})[TREE])
 
 
 def read_tree(blob: bytes) -> Tree:
-    """A tree of a stranger's making: sizes are checked against the bytes before anything is allocated."""
+    """An untrusted tree: sizes are checked against the bytes before anything is allocated."""
     try:
         return decode(blob)
     except DataError:
@@ -49,7 +49,7 @@ def unpack_facts(record: object, kinds: Mapping[str, type]) -> dict[str, Any]:
 
 
 def take(content: RecordDict, names: Sequence[str]) -> list[object]:
-    """The records of these names, where exactly these are there."""
+    """The records of these names; any other set of names is refused."""
     if set(content) != set(names):
         raise Refused("records")
     return [content[name] for name in names]

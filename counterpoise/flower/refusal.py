@@ -1,4 +1,4 @@
-"""Why a message is not used, in one word; from the messages that arrive to one usable answer per client."""
+"""Why a message is refused, in one word; and the first usable answer of each client."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from flwr.app import Message, RecordDict
 
-CLIENT_FAILED = 100  # the code of a client's own error; Flower's codes say that nobody answered
+CLIENT_FAILED = 100  # error code of a client that failed; Flower's own codes mean no answer
 
 REASONS = {
     "records": "records are missing, too many or of another kind",
@@ -36,7 +36,7 @@ REASONS = {
 
 
 class Refused(Exception):  # noqa: N818
-    """A message that is not used; carries a word of `REASONS` and nothing of what was in it."""
+    """A refused message: carries a word of `REASONS` and nothing of its content."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -54,8 +54,8 @@ def first_answers(
 ) -> tuple[dict[str, Answer], list[tuple[str, str]]]:
     """The first usable answer of each client that was asked, and who was refused for which reason.
 
-    A client is told by the node that a message comes from; `read` checks what is in it. Errors of Flower's own, as for
-    a node that is gone, are no replies.
+    A client is identified by the node that sent the message; `read` checks the content. Flower's own errors, such as for
+    a node that is gone, are not replies.
     """
     names = {node: name for name, node in nodes.items()}
     answers: dict[str, Answer] = {}
@@ -78,6 +78,6 @@ def first_answers(
 
 
 def error_word(reply: Message) -> str:
-    """The word that a failed client gave, where it is one of ours."""
+    """The reason that a failed client gave, where it is a known one."""
     reason = reply.error.reason or ""
     return reason if reason in REASONS else "error"

@@ -1,6 +1,6 @@
-"""A client at work: one process that stays, with its data open, and answers message after message.
+"""A long-running client process, with its data loaded, that answers message after message.
 
-It runs what is installed on this machine. A run's app is never fetched and never opened; a run of another app is refused.
+It runs only the installed program. Apps are never downloaded; a run of another app is refused.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from counterpoise.flower.client import ClientContext
 from counterpoise.flower.deployment import Endpoint
 from counterpoise.flower.job import ClientFile
 from counterpoise.flower.refusal import CLIENT_FAILED
-from counterpoise.flower.wire import HEARTBEAT, Turned, Wire, read_key
+from counterpoise.flower.wire import HEARTBEAT, RequestRefused, Wire, read_key
 from counterpoise.flower.workplaces import open_context
 from counterpoise.system.lock import locked
 from counterpoise.version import __version__
 
 LOG = logging.getLogger("counterpoise")
-PAUSE = 3.0  # seconds before a client that was turned away tries again
-UNKNOWN = 401  # status: the server knows no such node, or no longer
+PAUSE = 3.0  # seconds before a refused client tries again
+UNKNOWN = 401  # status: the server does not know this node
 HANDLERS: dict[str, client.Handler] = {
     messages.HELLO: client.say_hello,
     messages.TRAIN: client.train,
@@ -42,14 +42,14 @@ Say = Callable[[str], None]
 
 @dataclass
 class Resident:
-    """What a client keeps in its process: the run it takes part in, and its context there."""
+    """State of a client process: the run it takes part in, and its context."""
 
     client: ClientFile
     say: Say
     run: int = 0
     app: str = ""
     _context: ClientContext | None = field(default=None, repr=False)
-    _told: dict[str, object] = field(default_factory=dict, repr=False)
+    _settings: dict[str, object] = field(default_factory=dict, repr=False)
 
     def answer(self, message: Message, wire: Wire) -> Message:
         if message.metadata.run_id != self.run:
@@ -60,55 +60,60 @@ class Resident:
         return client.answer(message, self._open, handler)
 
     def _enter(self, run: int, wire: Wire) -> None:
-        """Another run: what the last one had open is closed, and data is read anew."""
+        """Switch to another run: the context is dropped, and data is read again."""
         found = wire.get_run(run)
-        self.run, self.app, self._told, self._context = run, found.fab_id, dict(found.override_config), None
+        self.run, self.app, self._settings, self._context = (
+            run,
+            found.fab_id,
+            dict(found.override_config),
+            None,
+        )
         if self.app == APP:
-            self.say(f"a run begins: {self._told.get('name', 'without a name')}")
+            self.say(f"a run begins: {self._settings.get('name', 'without a name')}")
         else:
             self.say(
-                f"refused app {self.app[:80]!r}: a client runs nothing but the counterpoise that is installed here"
+                f"refused app {self.app[:80]!r}: a client runs only the counterpoise that is installed here"
             )
 
     def _open(self) -> ClientContext:
         if self._context is None:
-            self._context = open_context(self._told, self.client)
+            self._context = open_context(self._settings, self.client)
         return self._context
 
 
 def join(own: ClientFile, endpoint: Endpoint, say: Say = LOG.info) -> None:
-    """Take part until stopped; one process per name and state folder. A server that is not there is waited for."""
+    """Take part until stopped, one process per name and state folder; wait for a server that is not up."""
     state = Path(own.state)
     state.mkdir(parents=True, exist_ok=True, mode=0o700)
     key = None if endpoint.certs is None else read_key(endpoint.certs.private_key(own.name))
     authority = None if endpoint.certs is None else endpoint.certs.authority
     with locked(state, f"client {own.name} runs already with the state in {state}; start it once"):
-        headers, said = {VERSION_HEADER: __version__, PLACE_HEADER: _place(state)}, ""
+        headers, last = {VERSION_HEADER: __version__, PLACE_HEADER: _place(state)}, ""
         resident = Resident(own, say)
         while True:
             wire = Wire(endpoint.address, authority, key, headers)
             try:
                 wire.activate()
                 say(f"connected to {endpoint.address}")
-                said = ""
+                last = ""
                 with _heartbeats(wire):
                     _serve(resident, wire)
-            except (Turned, httpx.TransportError) as error:
+            except (RequestRefused, httpx.TransportError) as error:
                 words = _explain(error, endpoint, own.name)
-                if words != said:
+                if words != last:
                     say(words)
-                said = words
+                last = words
             finally:
-                with suppress(Turned, httpx.TransportError):
+                with suppress(RequestRefused, httpx.TransportError):
                     wire.leave()
                 wire.close()
             time.sleep(PAUSE)
 
 
 def _explain(error: Exception, endpoint: Endpoint, name: str) -> str:
-    if isinstance(error, Turned) and error.status == UNKNOWN:
-        return f"{endpoint.address} does not know client {name} by this key, or was started again; trying on"
-    return f"{endpoint.address} does not let client {name} in: {error}; trying on"
+    if isinstance(error, RequestRefused) and error.status == UNKNOWN:
+        return f"{endpoint.address} does not know client {name} by this key, or was restarted; retrying"
+    return f"{endpoint.address} does not admit client {name}: {error}; retrying"
 
 
 def _serve(resident: Resident, wire: Wire) -> None:
@@ -119,21 +124,21 @@ def _serve(resident: Resident, wire: Wire) -> None:
         began = time.monotonic()
         try:
             wire.push(resident.answer(message, wire), time.monotonic() - began)
-        except Turned as turned:
-            if turned.status == UNKNOWN:
+        except RequestRefused as refused:
+            if refused.status == UNKNOWN:
                 raise
-            resident.say("the server took no answer: it had waited long enough, or the run is over")
+            resident.say("the server refused the reply: it came too late, or the run is over")
 
 
 @contextmanager
 def _heartbeats(wire: Wire) -> Iterator[None]:
-    """Signs of life beside the training, often enough that a few may be lost."""
+    """Send heartbeats during training, often enough that a few may be lost."""
     done = threading.Event()
 
     def beat() -> None:
         while not done.wait(HEARTBEAT / 3):
-            with suppress(Turned, httpx.TransportError):
-                wire.beat()
+            with suppress(RequestRefused, httpx.TransportError):
+                wire.heartbeat()
 
     threading.Thread(target=beat, daemon=True).start()
     try:
@@ -143,7 +148,7 @@ def _heartbeats(wire: Wire) -> Iterator[None]:
 
 
 def _place(state: Path) -> str:
-    """A secret of this state folder: the server lets the process that knows it follow the one that ended."""
+    """A secret of this state folder: a process that knows it may replace the one that ended."""
     path = state / "place"
     if not path.is_file():
         path.touch(mode=0o600)

@@ -1,4 +1,4 @@
-"""Which node speaks for which client: by our own names, never by Flower's node ids."""
+"""Which node is which client: by our own names, never by Flower's node ids."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from counterpoise.flower.messages import HELLO, Hello
 from counterpoise.flower.refusal import REASONS, Refused, error_word
 
 LOG = logging.getLogger("counterpoise")
-HELLO_TIMEOUT = 120.0  # a node that says nothing for so long is asked again
+HELLO_TIMEOUT = 120.0  # seconds after which a silent node is asked again
 PAUSE = 0.2
 
 
@@ -28,27 +28,25 @@ class Roster:
     classes: int
     expected: Callable[[Hello], None] = lambda hello: None  # refuses a hello that contradicts what is known
     named_nodes: bool = False  # nodes are registered under their client's name
-    seen: Callable[[], None] = lambda: None  # told after each look for nodes
+    on_update: Callable[[], None] = lambda: None  # called after each look for nodes
     hellos: dict[str, Hello] = field(default_factory=dict)
     refusals: list[tuple[str, str]] = field(default_factory=list)  # who was refused, and why
     _node: dict[str, int] = field(default_factory=dict)
-    _asked: dict[int, float] = field(
-        default_factory=dict
-    )  # refused or silent node -> when it may be asked again
+    _asked: dict[int, float] = field(default_factory=dict)  # refused or silent node -> when to ask again
 
     def gather(self, wait: float) -> list[str]:
-        """Wait until every client is there; returns the names of those that did not come."""
+        """Wait until every client is online; returns the names of those that are missing."""
         deadline = time.monotonic() + wait
         while self.missing() and (left := deadline - time.monotonic()) > 0:
-            if not self.meet(min(left, HELLO_TIMEOUT)):
+            if not self.identify_nodes(min(left, HELLO_TIMEOUT)):
                 time.sleep(min(PAUSE, left))
-            self.seen()
+            self.on_update()
         return self.missing()
 
     def why_missing(self) -> dict[str, str]:
-        """What is known of clients that are not there: who was refused, and why."""
+        """Missing clients that were refused, and why."""
         refused = {name: f"{REASONS[why]} ({why})" for name, why in self.refusals}
-        known = {**refused, **self.grid.turned_away}
+        known = {**refused, **self.grid.not_admitted}
         return {name: known[name] for name in self.missing() if name in known}
 
     def known(self) -> list[str]:
@@ -58,15 +56,15 @@ class Roster:
         return [name for name in self.names if name not in self._node]
 
     def online(self) -> dict[str, int]:
-        """Clients that can be asked now, and their nodes; a newcomer may take the place of a node that is gone."""
+        """Clients that are online, and their nodes; a new node may replace one that is gone."""
         there = set(self.grid.get_node_ids())
         if any(self._node.get(name) not in there for name in self.names):
             self._node = {name: node for name, node in self._node.items() if node in there}
-            self.meet(HELLO_TIMEOUT)
+            self.identify_nodes(HELLO_TIMEOUT)
         return dict(self._node)
 
-    def meet(self, timeout: float) -> bool:
-        """Ask nodes that are not known yet who they are; False where there are none."""
+    def identify_nodes(self, timeout: float) -> bool:
+        """Ask unknown nodes which client they are; False where there are none."""
         known = set(self._node.values())
         now = time.monotonic()
         nodes = sorted(self.grid.get_nodes(), key=lambda node: (node.registered_at, node.node_id))
@@ -100,13 +98,11 @@ class Roster:
             return
         self._node[hello.client] = node
         self.hellos[hello.client] = hello
-        self._asked.pop(
-            node, None
-        )  # a node keeps its id when it restarts, and must not wait to be asked again
+        self._asked.pop(node, None)  # a restarted node has the same id, and must be asked at once
 
 
 def first_of(names: Iterable[str], most: int = 5) -> str:
-    """A few names, in words."""
+    """The first few names, and how many more."""
     names = list(names)
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more

@@ -1,4 +1,4 @@
-"""A server's questions over Flower: one message a client a round, and every reply checked before anything uses it."""
+"""The engine over Flower: one message per client per round, and every reply is checked before it is used."""
 
 from __future__ import annotations
 
@@ -35,32 +35,32 @@ from counterpoise.flower.specs import (
 )
 from counterpoise.flower.status import Status
 
-NOBODY = -1  # a reply of a node that speaks for no client
-GRACE = 60.0  # seconds that a message outlives its round, so that the server alone decides when that is over
+NOBODY = -1  # a reply of a node that is no client
+GRACE = 60.0  # seconds that a message outlives its round, so that only the server ends a round
 KEPT = "kept on the client"  # stands in a checkpoint for memory that is not on the server
 
 
 @dataclass(frozen=True)
 class RoundPolicy:
-    """How long a server waits, and with how little it goes on."""
+    """How long a server waits, and how few replies suffice."""
 
-    timeout: float = 600.0  # seconds a round
+    timeout: float = 600.0  # seconds per round
     min_replies: int = 1
-    window: int = 4  # rounds that a resumed run may go back, in which clients keep their memory
+    window: int = 4  # rounds that a resumed run may go back, for which clients keep their memory
 
 
 @dataclass
 class FlowerEngine:
-    """Answers a server's questions by asking nodes; a client is known by its name and place in the roster."""
+    """An engine whose clients are nodes; a client is identified by its name and index in the roster."""
 
     work: Workplace
     grid: Grid
     roster: Roster
-    run: str  # names this run on the clients' disks
+    run: str  # id of this run on the clients' disks
     policy: RoundPolicy = RoundPolicy()
     status: Status | None = None
-    counted: Sequence[int] = ()  # samples that each client counts for; by default as many as it has
-    memory: Memories = field(default_factory=Memories)  # client -> the token of what it keeps
+    counted: Sequence[int] = ()  # samples that each client counts for; by default all that it has
+    memory: Memories = field(default_factory=Memories)  # client -> the token of its memory
     refused: Sequence[Rejection] = ()
     sent_bytes: int = 0
     received_bytes: int = 0
@@ -73,7 +73,7 @@ class FlowerEngine:
         there = {name: ask for name, ask in asks.items() if name in nodes}
         contents = dict(zip(there, messages.write_train(list(there.values()), sha256), strict=True))
         if self.status is not None:
-            self.status.ask(
+            self.status.begin_round(
                 broadcast.round, {name: payload_bytes(content) for name, content in contents.items()}
             )
         replies = self._exchange(messages.TRAIN, str(broadcast.round), contents, nodes)
@@ -97,7 +97,7 @@ class FlowerEngine:
         return self.counted[client] if self.counted else answer.samples
 
     def commit(self, round: int, clients: Sequence[int]) -> None:
-        """Clients learn of it by the token that their next message names."""
+        """Clients learn of the commit from the token in their next message."""
         for client in clients:
             if client in self._pending:
                 self.memory[client] = {KEPT: {"token": _as_tensor(self._pending[client])}}
@@ -106,7 +106,7 @@ class FlowerEngine:
     def measure(
         self, clients: Sequence[int], models: Params, buffers: Params, measurement: Measurement
     ) -> Tree:
-        """Sums [W, K, ...]; a client that does not answer counts as one that holds nothing out."""
+        """Sums [W, K, ...]; a client that does not answer counts as one without held-out samples."""
         wanted = measurement_name(measurement)
         number = len(next(iter(models.values())))
         one = sums_spec(self.work, take(models, 0), take(buffers, 0), measurement)
@@ -127,7 +127,7 @@ class FlowerEngine:
         return tmap(self._placed, stack([sums.get(name, nothing) for name in names]))
 
     def survey(self, clients: Sequence[int]) -> dict[str, Tree]:
-        """What clients said when they came."""
+        """The surveys in the clients' hellos."""
         spec, surveys = survey_spec(self.work), []
         for name in (self.roster.names[client] for client in clients):
             try:
@@ -138,7 +138,7 @@ class FlowerEngine:
         return {part: tmap(self._placed, tree) for part, tree in stack(surveys).items()} if surveys else {}
 
     def close(self) -> None:
-        """The nodes are not ours to end."""
+        """Nodes keep running."""
 
     def _asks(self, tasks: Sequence[Task], broadcast: Broadcast) -> dict[str, TrainAsk]:
         names, since = self.roster.names, max(0, broadcast.round - self.policy.window)
@@ -151,7 +151,7 @@ class FlowerEngine:
         }
 
     def _spec(self, task: Task, broadcast: Broadcast) -> TreeSpec:
-        """What an answer looks like: it hangs on names and shapes alone, so it is found out once for each."""
+        """The form of a reply: it depends on names and shapes only, so it is cached by them."""
         key = repr([sorted(task.knobs), sorted(spec_of(broadcast.shared).items())])
         if key not in self._specs:
             self._specs[key] = reply_spec(self.work, task, broadcast)
@@ -169,21 +169,21 @@ class FlowerEngine:
             Message(content, nodes[name], kind, ttl=timeout + GRACE, group_id=group)
             for name, content in contents.items()
         ]
-        self.grid.listen(partial(self._hear, {node: name for name, node in nodes.items()}))
+        self.grid.listen(partial(self._add_reply, {node: name for name, node in nodes.items()}))
         self.sent_bytes += sum(payload_bytes(content) for content in contents.values())
         replies = list(self.grid.send_and_receive(asks, timeout=timeout)) if asks else []
         self.received_bytes += sum(payload_bytes(reply.content) for reply in replies if reply.has_content())
         return replies
 
-    def _hear(self, names: Mapping[int, str], reply: Message, seconds: float) -> None:
+    def _add_reply(self, names: Mapping[int, str], reply: Message, seconds: float) -> None:
         name = names.get(reply.metadata.src_node_id)
         if self.status is not None and name is not None:
-            self.status.hear(name, seconds, payload_bytes(reply.content) if reply.has_content() else 0)
+            self.status.add_reply(name, seconds, payload_bytes(reply.content) if reply.has_content() else 0)
 
     def _stack(self, rows: Sequence[tuple[int, int, Tree]], spec: TreeSpec) -> Replies:
         client = torch.tensor([row[0] for row in rows], dtype=torch.int64)
         samples = torch.tensor([row[1] for row in rows], dtype=torch.int64)
-        # Without any reply there are still names and types to hand on.
+        # Without any reply the names and types are still needed.
         trees = stack([row[2] for row in rows]) if rows else take(stack([zeros_of(spec)]), slice(0))
         return Replies.from_tree(client, samples, tmap(self._placed, trees))
 

@@ -1,4 +1,4 @@
-"""Flower's simulation in this process: its clients are tasks of Ray on this machine, and no port is opened for them."""
+"""Flower's simulation in this process: clients are Ray tasks on this machine, without a network port."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from counterpoise.data.federation import Federation
 from counterpoise.errors import RunError
 from counterpoise.flower import adapter, client
 from counterpoise.flower.client import ClientContext
-from counterpoise.flower.grid import Grid, Heard
+from counterpoise.flower.grid import Grid, OnReply
 from counterpoise.flower.job import ClientFile
 from counterpoise.flower.workplaces import open_context
 from counterpoise.run.assemble import load_federation
 from counterpoise.run.config.experiment import parse_experiment
 
-TOLD = "COUNTERPOISE_FLOWER_TOLD"  # path of what clients are told, for the processes of Ray
-FAREWELL = 30.0  # seconds for Ray to end
+SETTINGS = "COUNTERPOISE_FLOWER_SETTINGS"  # path of the job settings, for Ray processes
+SHUTDOWN = 30.0  # seconds for Ray to end
 STATE = "COUNTERPOISE_FLOWER_STATE"  # folder of all clients' memory
 
 BACKEND = {
@@ -59,7 +59,7 @@ def measure(message: Message, context: Context) -> Message:
 
 def _answer(message: Message, context: Context, handler: client.Handler) -> Message:
     name = str(context.node_config["partition-id"])
-    return client.answer(message, lambda: _context(name, os.environ[TOLD], os.environ[STATE]), handler)
+    return client.answer(message, lambda: _context(name, os.environ[SETTINGS], os.environ[STATE]), handler)
 
 
 app.query("hello")(hello)
@@ -68,9 +68,9 @@ app.evaluate("measure")(measure)
 
 
 @lru_cache(maxsize=64)
-def _context(name: str, told: str, state: str) -> ClientContext:
-    """Opened once per process, which Ray asks again and again for one client or another."""
-    found = json.loads(Path(told).read_text())
+def _context(name: str, settings: str, state: str) -> ClientContext:
+    """Opened once per Ray process, which serves several clients in turn."""
+    found = json.loads(Path(settings).read_text())
     return open_context(found, ClientFile(name, state), _shared(str(found["experiment"])))
 
 
@@ -80,11 +80,11 @@ def _shared(text: str) -> Federation:
 
 
 @contextmanager
-def simulation(told: Mapping[str, Any], folder: Path, clients: int, root: str | None) -> Iterator[Grid]:
-    """Nodes in Ray, while this block runs; `root`: where data sets lie, if the experiment says so."""
-    path = folder / "told.json"
-    path.write_text(json.dumps(dict(told)))
-    own = {TOLD: str(path), STATE: str(folder / "clients"), "RAY_USAGE_STATS_ENABLED": "0"}
+def simulation(settings: Mapping[str, Any], folder: Path, clients: int, root: str | None) -> Iterator[Grid]:
+    """Nodes in Ray, while this block runs; `root`: the experiment's data root, if any."""
+    path = folder / "settings.json"
+    path.write_text(json.dumps(dict(settings)))
+    own = {SETTINGS: str(path), STATE: str(folder / "clients"), "RAY_USAGE_STATS_ENABLED": "0"}
     own |= {} if root is None else {"COUNTERPOISE_DATA": root}
     before, stop = {name: os.environ.get(name) for name in own}, threading.Event()
     os.environ.update(own)
@@ -93,12 +93,12 @@ def simulation(told: Mapping[str, Any], folder: Path, clients: int, root: str | 
         yield grid
     finally:
         stop.set()
-        grid.nodes.join(FAREWELL)
+        grid.nodes.join(SHUTDOWN)
         for name, value in before.items():
             os.environ.pop(name) if value is None else os.environ.update({name: value})
 
 
-def _start_nodes(clients: int, stop: threading.Event) -> LivingGrid:
+def _start_nodes(clients: int, stop: threading.Event) -> SimulationGrid:
     factory = adapter.link_factory()
     link = factory.state()
     (run,) = link.get_run_info(run_ids=[adapter.open_run(link, {})])
@@ -110,7 +110,7 @@ def _start_nodes(clients: int, stop: threading.Event) -> LivingGrid:
             "app_dir": "",
             "is_app": False,
             "f_stop": stop,
-            "run": replace(run, fab_id=""),  # Flower looks for no bundle of an app without a name
+            "run": replace(run, fab_id=""),  # without a name Flower looks for no app bundle
             "metrics": VceMetrics(),
             "client_app": app,
             "num_supernodes": clients,
@@ -119,22 +119,22 @@ def _start_nodes(clients: int, stop: threading.Event) -> LivingGrid:
         daemon=True,
     )
     nodes.start()
-    grid = LivingGrid(factory, nodes)
+    grid = SimulationGrid(factory, nodes)
     grid.set_run(run)
     return grid
 
 
-class LivingGrid(InMemoryGrid):
-    """Flower's grid, which would wait for nodes that could not be started."""
+class SimulationGrid(InMemoryGrid):
+    """Flower's grid, which by itself would wait forever for nodes that could not be started."""
 
     def __init__(self, factory: Any, nodes: threading.Thread) -> None:
         super().__init__(factory)
         self.nodes = nodes
-        self.turned_away: Mapping[str, str] = {}  # there is no door
+        self.not_admitted: Mapping[str, str] = {}  # no client is refused here
         self.late: Mapping[str, int] = {}
 
-    def listen(self, heard: Heard) -> None:
-        """Flower does not say when a reply comes."""
+    def listen(self, on_reply: OnReply) -> None:
+        """Flower's simulation does not report single replies."""
 
     def get_node_ids(self) -> Iterable[int]:
         if not self.nodes.is_alive():

@@ -1,4 +1,4 @@
-"""What a reply must look like, found by training an invented client in the server's own process."""
+"""The names, shapes and types of a reply, found by training a dummy client in the server's process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from counterpoise.flower.refusal import Refused
 
 TreeSpec = Mapping[str, tuple[torch.Size, torch.dtype]]  # path -> shape and type
 
-LARGEST = 1e30  # beyond it sums of squares leave the range of float32, and no training gets there
+LARGEST = 1e30  # above it sums of squares overflow float32
 
 
 def spec_of(tree: Tree) -> TreeSpec:
@@ -28,7 +28,7 @@ def spec_of(tree: Tree) -> TreeSpec:
 
 
 def zeros_of(form: TreeSpec) -> Tree:
-    """A tree of this form that says nothing."""
+    """A tree of zeros with this form."""
     return unflatten({path: torch.zeros(shape, dtype=dtype) for path, (shape, dtype) in form.items()})
 
 
@@ -50,24 +50,24 @@ def check_spec(tree: Tree, form: TreeSpec) -> None:
 
 
 def probe(work: Workplace) -> Workplace:
-    """The same work on one invented client: a sample of each class, as many as a batch holds, all zeros."""
+    """The same work on one dummy client: a batch of zeros with a label of each class."""
     federation, count = work.federation, max(2, min(len(work.federation.classes), work.local.batch_size))
     x = federation.train.x.new_zeros(count, *federation.input_shape)
     y = torch.arange(count, device=x.device) % len(federation.classes)
     samples, rows = Samples(x, y), torch.arange(count, device=x.device)
-    invented = Federation(samples, samples, federation.classes, federation.scaling, (rows,), (rows,))
-    return replace(work, federation=invented, local=replace(work.local, epochs=1))
+    dummy = Federation(samples, samples, federation.classes, federation.scaling, (rows,), (rows,))
+    return replace(work, federation=dummy, local=replace(work.local, epochs=1))
 
 
 def reply_spec(work: Workplace, task: Task, broadcast: Broadcast) -> TreeSpec:
     """The form of an answer to this task."""
-    invented = probe(work)
-    result = train_task(invented, replace(task, client=0), first_memory(work, broadcast.params), broadcast)
+    dummy = probe(work)
+    result = train_task(dummy, replace(task, client=0), first_memory(work, broadcast.params), broadcast)
     return spec_of(result.reply_tree())
 
 
 def survey_spec(work: Workplace) -> TreeSpec:
-    """The form of what a client says before round 0."""
+    """The form of a client's surveys before round 0."""
     return spec_of(survey(probe(work), 0))
 
 

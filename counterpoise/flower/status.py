@@ -1,4 +1,4 @@
-"""Who is there, who answered, bytes, seconds, who was refused and why: a file that `counterpoise flower status` shows."""
+"""Clients online, replies, bytes, seconds and refusals: a file that `counterpoise flower status` shows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from counterpoise.errors import ConfigError
 from counterpoise.flower.refusal import REASONS
 from counterpoise.system.atomic import write_atomically
 
-PAUSE = 0.5  # seconds between two writes, but for what must not be missed
+PAUSE = 0.5  # seconds between two writes, except for important ones
 
 
 @dataclass
@@ -23,17 +23,17 @@ class ClientStatus:
     state: str = "not here yet"  # here, at work, gone, refused
     answered: int = 0  # rounds
     missed: int = 0
-    late: int = 0  # answers that came when their round was over
-    refused: int = 0  # messages of its that were not used
+    late: int = 0  # replies that came after their round
+    refused: int = 0  # refused messages
     why: str = ""  # the last refusal
     bytes_down: int = 0
     bytes_up: int = 0
-    seconds: float | None = None  # from the last question to its answer
+    seconds: float | None = None  # from the last message to its reply
 
 
 @dataclass
 class Status:
-    """Kept up to date by the run, written where the command finds it."""
+    """Updated by the run, and written to a file for the command."""
 
     path: Path
     names: Collection[str]
@@ -46,8 +46,8 @@ class Status:
     def __post_init__(self) -> None:
         self.clients = {name: ClientStatus() for name in self.names}
 
-    def see(self, here: Collection[str], refusals: Mapping[str, str]) -> None:
-        """Who is there, and who was turned away."""
+    def update(self, here: Collection[str], refusals: Mapping[str, str]) -> None:
+        """Which clients are online, and which were refused."""
         for name, client in self.clients.items():
             if name in here:
                 client.state = "here" if client.state != "at work" else client.state
@@ -57,16 +57,16 @@ class Status:
                 client.state = "gone"
         self.write()
 
-    def ask(self, round: int, sizes: Mapping[str, int]) -> None:
-        """A round asks these clients, with so many bytes each."""
+    def begin_round(self, round: int, sizes: Mapping[str, int]) -> None:
+        """A round begins with messages of these sizes."""
         self.round, self.state = round, "at work"
         for name, size in sizes.items():
             self.clients[name].state = "at work"
             self.clients[name].bytes_down += size
         self.write(at_once=False)
 
-    def hear(self, name: str, seconds: float, size: int) -> None:
-        """A client's answer is here, usable or not."""
+    def add_reply(self, name: str, seconds: float, size: int) -> None:
+        """A client's reply arrived, usable or not."""
         client = self.clients[name]
         client.state, client.seconds = "here", round(seconds, 3)
         client.bytes_up += size
@@ -79,7 +79,7 @@ class Status:
         refused: Mapping[str, str],
         late: Mapping[str, int],
     ) -> None:
-        """How a round ended for those it asked."""
+        """Who answered, who was refused and who was late."""
         for name in late.keys() & self.clients.keys():
             self.clients[name].late = late[name]
         for name in asked:
@@ -107,10 +107,10 @@ class Status:
 
 
 def read_status(path: Path) -> dict[str, Any]:
-    """What a server wrote last."""
+    """The last status that a server wrote."""
     try:
         found = json.loads(path.read_bytes())
-        clients = {str(name): ClientStatus(**said) for name, said in found["clients"].items()}
+        clients = {str(name): ClientStatus(**fields) for name, fields in found["clients"].items()}
         return {**found, "clients": clients, "rounds": int(found["rounds"]), "round": int(found["round"])}
     except OSError:
         raise ConfigError(

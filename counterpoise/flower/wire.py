@@ -1,4 +1,4 @@
-"""A client's end of Flower's fleet protocol: signed requests that are repeated until the server has answered."""
+"""The client's end of Flower's fleet protocol: signed requests that are retried until the server answers."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
 from counterpoise.errors import ConfigError
 
-HEARTBEAT = 30.0  # seconds; a server counts a node as gone after twice that without a sign
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds between tries
-AT_ONCE = 4  # objects of a message that are on their way together
-PASSING = {408, 425, 429, 500, 502, 503, 504}  # statuses after which a request is worth another try
+HEARTBEAT = 30.0  # seconds; a node without one for twice that is offline
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds between retries
+PARALLEL = 4  # objects of a message that are transferred in parallel
+TRANSIENT = {408, 425, 429, 500, 502, 503, 504}  # statuses after which a request is retried
 
 Key = ec.EllipticCurvePrivateKey
 Answer = TypeVar("Answer")
 
 
-class Turned(Exception):  # noqa: N818
-    """A request that the server does not take; what it said is for this machine's log."""
+class RequestRefused(Exception):  # noqa: N818
+    """A request that the server refused; its text goes to the local log only."""
 
-    def __init__(self, status: int, said: str) -> None:
-        super().__init__(f"{said} ({status})" if said else f"status {status}")
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(f"{text} ({status})" if text else f"status {status}")
         self.status = status
 
 
 class Headers(NamedTuple):
-    """Headers that go with every request."""
+    """Adds headers to every request."""
 
     given: Mapping[str, str]
 
@@ -67,12 +67,14 @@ def read_key(path: Path) -> Key:
     except (ValueError, UnsupportedAlgorithm, TypeError):
         key = None
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise ConfigError(f"{path} is damaged or no private key; make one with `counterpoise flower certs`")
+        raise ConfigError(
+            f"{path} is damaged or not a private key; make one with `counterpoise flower certs`"
+        )
     return key
 
 
 class Wire:
-    """One node's requests; without a key the node makes one and registers itself, as a server without TLS allows."""
+    """One node's requests; without a key the node generates one and registers itself (servers without TLS only)."""
 
     def __init__(
         self, address: str, authority: Path | None, key: Key | None, headers: Mapping[str, str]
@@ -83,18 +85,18 @@ class Wire:
         signed: list[Any] = [Headers(headers), NodeAuthHttpInterceptor(private, private.public_key())]
         root = None if authority is None else str(authority)
         self._client = FleetHttpClient.from_server_address(address, authority is None, root, signed)
-        self._threads = ThreadPoolExecutor(AT_ONCE)
+        self._threads = ThreadPoolExecutor(PARALLEL)
         self.node = node_pb2.Node()
 
     def activate(self) -> None:
-        """Come online; refused where the key is not known or another node speaks for it."""
+        """Go online; refused where the key is unknown or another node uses it."""
         if self._own:
             self._ask(self._client.RegisterNode, fleet_pb2.RegisterNodeFleetRequest(public_key=self._public))
         request = fleet_pb2.ActivateNodeRequest(public_key=self._public, heartbeat_interval=HEARTBEAT)
         self.node = node_pb2.Node(node_id=self._ask(self._client.ActivateNode, request).node_id)
 
-    def beat(self) -> None:
-        """Say that this node is there."""
+    def heartbeat(self) -> None:
+        """Tell the server that this node is online."""
         request = heartbeat_pb2.SendNodeHeartbeatRequest(node=self.node, heartbeat_interval=HEARTBEAT)
         self._once(self._client.SendNodeHeartbeat, request)
 
@@ -104,7 +106,7 @@ class Wire:
         )
 
     def pull(self) -> Message | None:
-        """The next message, whole; None where there is none for a while."""
+        """The next complete message; None where none came for a while."""
         found = self._ask(self._client.PullMessages, fleet_pb2.PullMessagesRequest(node=self.node))
         if not found.messages_list:
             return None
@@ -121,11 +123,11 @@ class Wire:
         request = message_pb2.PullObjectRequest(node=self.node, run_id=head.metadata.run_id, object_id=name)
         found = self._ask(self._client.PullObject, request)
         if not found.object_available:
-            raise Turned(404, "a part of the message is gone")
+            raise RequestRefused(404, "a part of the message is gone")
         return bytes(found.object_content)
 
     def push(self, reply: Message, seconds: float) -> None:
-        """Send a reply; each request is repeated until it got through or nobody waits for it any more."""
+        """Send a reply; each request is retried until it succeeds or the message expires."""
         with no_object_id_recompute():
             reply.metadata.__dict__["_message_id"] = reply.object_id
             objects, tree = get_all_nested_objects(reply), get_object_tree(reply)
@@ -161,7 +163,7 @@ class Wire:
         self._client.close()
 
     def _ask(self, call: Callable[[Any], Answer], request: object, until: float = float("inf")) -> Answer:
-        """Repeat a request over a network that comes and goes; each of them may be given twice."""
+        """Retry a request over an unreliable network; all requests are idempotent."""
         pause, noted = FIRST_PAUSE, False
         while True:
             try:
@@ -171,7 +173,7 @@ class Wire:
                     raise
                 if not noted and pause > 1:
                     logging.getLogger("counterpoise").warning(
-                        "no answer from the server, trying on: %s", error
+                        "no answer from the server, retrying: %s", error
                     )
                     noted = True
             time.sleep(pause)
@@ -181,6 +183,6 @@ class Wire:
         try:
             return call(request)
         except httpx.HTTPStatusError as error:
-            if error.response.status_code in PASSING:
+            if error.response.status_code in TRANSIENT:
                 raise httpx.TransportError(f"status {error.response.status_code}") from None
-            raise Turned(error.response.status_code, error.response.text[:200]) from None
+            raise RequestRefused(error.response.status_code, error.response.text[:200]) from None

@@ -1,4 +1,4 @@
-"""What a client works on: its share of the experiment's data, or its own files."""
+"""The workplace of a client: its share of the experiment's data, or its own files."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from counterpoise.run.config.tables import EvaluateTable
 
 
 def open_context(
-    told: Mapping[str, Any], client: ClientFile, shared: Federation | None = None
+    settings: Mapping[str, Any], client: ClientFile, shared: Federation | None = None
 ) -> ClientContext:
-    """The client at work on a run, its data read; `shared`: the experiment's data, where it is open already."""
-    experiment = parse_experiment(str(told["experiment"]))
-    names = client_names(experiment, int(told["clients"]))
+    """The context of a client in a run, with its data loaded; `shared`: the experiment's data, where it is loaded already."""
+    experiment = parse_experiment(str(settings["experiment"]))
+    names = client_names(experiment, int(settings["clients"]))
     if client.name not in names:
         raise Refused("client")
     number = names.index(client.name)
-    federation = _federation(experiment, str(told["form"]), number, client, shared)
+    federation = _federation(experiment, str(settings["form"]), number, client, shared)
     return ClientContext(client.name, number, build_workplace(experiment, federation), Path(client.state))
 
 
@@ -42,12 +42,12 @@ def _federation(
 
 
 def client_names(experiment: Experiment, clients: int) -> list[str]:
-    """Names in the order of their numbers: those listed, or the numbers themselves."""
+    """Client names by index: those in the config, or the indices themselves."""
     return list(experiment.flower.clients) or [str(number) for number in range(clients)]
 
 
 def build_workplace(experiment: Experiment, federation: Federation) -> Workplace:
-    """The experiment at work on a federation, client by client."""
+    """The workplace of an experiment on a federation, with the loop engine."""
     engine = replace(experiment.engine, name="loop", processes=1)
     plain = replace(experiment, engine=engine, evaluate=EvaluateTable())
     return assemble(plain, federation).work

@@ -1,1 +1,1 @@
-"""Tables and pictures of what runs came to."""
+"""Tables, figures and pages of results."""

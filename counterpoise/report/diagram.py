@@ -1,4 +1,4 @@
-"""The critical-difference diagram: average ranks on a line, bars over methods that are not told apart (Demsar 2006)."""
+"""The critical-difference diagram: average ranks on a line, bars over methods without a significant difference (Demsar 2006)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LETTER = 0.085  # inches
 
 
 def draw_ranks(ranking: Ranking, path: Path, score: str = "") -> None:
-    """Write a PNG or SVG, as the file's ending says; the best method stands on the left."""
+    """Write a PNG or SVG, by the file's ending; the best method is on the left."""
     half = (len(ranking.methods) + 1) // 2
     bars_end = -0.16 - BAR_STEP * len(ranking.groups)
     margin = max(1.2, 0.6 + LETTER * max(map(len, ranking.methods)))
@@ -37,7 +37,7 @@ def draw_ranks(ranking: Ranking, path: Path, score: str = "") -> None:
 
 
 def _along(rank: float, ranking: Ranking) -> float:
-    """Inches along the axis."""
+    """Position on the axis in inches."""
     return (rank - 1) / (len(ranking.methods) - 1) * ACROSS
 
 
@@ -50,7 +50,7 @@ def _draw_axis(axes: Any, ranking: Ranking, score: str) -> None:
     distance = _along(1 + ranking.critical_difference, ranking)
     axes.plot([0, distance], [0.5, 0.5], color=LINE, linewidth=1.2, marker="|", markersize=7)
     axes.text(0, 0.58, f"critical difference {ranking.critical_difference:.2f}", fontsize=8.5, va="bottom")
-    found = "" if ranking.differs else ": no two methods are told apart"
+    found = "" if ranking.differs else ": no two methods differ significantly"
     title = f"Average rank by {score_words(score)} over {ranking.blocks} blocks ({ranking.unit}); 1 is best"
     test = f"Friedman {show_p(ranking.p)}{found}"
     middle = ACROSS / 2
@@ -67,7 +67,7 @@ def _draw_groups(axes: Any, ranking: Ranking) -> None:
 
 
 def _draw_method(axes: Any, method: str, rank: float, x: float, y: float, on_left: bool) -> None:
-    """A line from the axis down and out to the method's name."""
+    """A line from the axis to the method's name."""
     edge = -0.1 if on_left else ACROSS + 0.1
     axes.plot([x, x, edge], [0, y, y], color=LINE, linewidth=0.9)
     text = f"{method}  {rank:.2f}" if on_left else f"{rank:.2f}  {method}"

@@ -1,18 +1,18 @@
-"""What all pictures share: colours, a figure that needs no screen, and files that are the same for the same numbers."""
+"""What all pictures share: colours, figures without a display, and files that are identical for identical numbers."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-# Colours that colour-blind readers tell apart (Okabe and Ito).
+# Colours that colour-blind readers can distinguish (Okabe and Ito).
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000")
 MARKS = ("o", "s", "^", "v", "D")
-DOTS = 120  # an inch
+DOTS = 120  # per inch
 
 
 def new_figure(width: float, height: float, arranged: bool = True) -> Any:
-    """An empty figure of so many inches; `arranged`: its panels and legends keep out of each other's way."""
+    """An empty figure, sizes in inches; `arranged`: panels and legends are laid out without overlap."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -22,10 +22,10 @@ def new_figure(width: float, height: float, arranged: bool = True) -> Any:
 
 
 def save(figure: Any, path: Path) -> None:
-    """Write a PNG or SVG, as the file's ending says; its folder is made."""
+    """Write a PNG or SVG, by the file's ending; its folder is created."""
     import matplotlib
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    still = {"Date": None} if path.suffix == ".svg" else {}
+    metadata = {"Date": None} if path.suffix == ".svg" else {}
     with matplotlib.rc_context({"svg.hashsalt": path.stem}):
-        figure.savefig(path, metadata=still)
+        figure.savefig(path, metadata=metadata)

@@ -1,4 +1,4 @@
-"""Methods side by side as figures for a paper: the score over rounds, and the recall of every class."""
+"""Figures for a paper that compare methods: the score over rounds, and the recall of every class."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from counterpoise.results.labels import score_words
 
 ENDINGS = (".png", ".svg")
 MOST_ACROSS = 3  # panels side by side
-MOST_NAMED = 20  # classes up to which each has its name
+MOST_NAMED = 20  # classes up to which each is labelled
 MOST_POINTS = 400  # of a curve
-LINES = ("-", "--", ":")  # the next one whenever the colours are used up
-SHADE, FAINT = 0.15, 0.05  # of a deviation; the fainter one where there are many
+LINES = ("-", "--", ":")  # the next style once all colours are used
+SHADE, FAINT = 0.15, 0.05  # opacity of deviations; the fainter one with many methods
 MOST_SHADED = 6  # methods
 
 
 class Line(NamedTuple):
-    """A method in a panel: shares by x, and how far they are apart over seeds."""
+    """One method in a panel: means by x, and deviations over seeds."""
 
     x: Sequence[int]
     means: Numbers
@@ -34,7 +34,7 @@ Lines = dict[tuple[int, int], Line]  # by number of problem and method
 
 
 def write_figures(study: Study, folder: Path) -> list[Path]:
-    """`curves` and `recall`, each as PNG and SVG, a panel for each problem; returns what was written."""
+    """`curves` and `recall`, each as PNG and SVG, one panel per problem; returns the paths written."""
     if not study.groups:
         return []
     figures = {"curves": draw_scores(study), "recall": draw_recall(study)}
@@ -76,7 +76,7 @@ def draw_recall(study: Study) -> Any:
 
 
 def _draw_panels(study: Study, lines: Lines, sharey: bool) -> tuple[Any, list[Any]]:
-    """A panel for each problem with a line for each method, and one legend."""
+    """One panel per problem with one line per method, and one legend."""
     problems = study.problems
     across = min(len(problems), MOST_ACROSS)
     down = math.ceil(len(problems) / across)
@@ -115,7 +115,7 @@ def _draw_line(axes: Any, line: Line, name: str, place: int, shade: float) -> No
 
 
 def _name_methods(figure: Any, panels: Sequence[Any]) -> None:
-    """One legend of all methods, whichever panels they are in."""
+    """One legend of the methods of all panels."""
     handles = {
         name: line for axes in panels for line, name in zip(*axes.get_legend_handles_labels(), strict=True)
     }

@@ -1,4 +1,4 @@
-"""Clients by classes as a heat map, with the totals of both at its edges."""
+"""Clients by classes as a heat map, with totals at its edges."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import numpy as np
 from counterpoise.data.skew import Counts
 from counterpoise.report.drawing import new_figure, save
 
-COLOURS = "viridis_r"  # even steps in grey and for the colour-blind; it has no white, which is left for zero
+COLOURS = "viridis_r"  # even steps in grey and for the colour-blind, without white, which stands for zero
 BAR = "#5f6b7a"
-MOST_NUMBERS = 300  # cells up to which each shows its count
+MOST_NUMBERS = 300  # cells up to which counts are written
 MOST_BARS = (
-    2000  # more than the rows of pixels: one outline is drawn, since a bar of its own takes a millisecond
+    2000  # above it one outline is drawn: there are fewer rows of pixels, and each bar takes a millisecond
 )
 LONGEST_NAME = 22
 
@@ -27,7 +27,7 @@ def draw_heatmap(
     title: str = "",
     client_names: Sequence[str] | None = None,
 ) -> None:
-    """Write a PNG of samples by client (row) and class (column): logarithmic colours, white where there are none."""
+    """Write a PNG of samples by client (row) and class (column): logarithmic colours, white for none."""
     clients, width = counts.shape
     across, down = _inches(width, 0.5, 4.5, 12.5), _inches(clients, 0.27, 2.4, 13.0)
     figure = new_figure(across + 2.9, down + 2.2)
@@ -70,11 +70,13 @@ def _write_numbers(axes: Any, counts: Counts, scale: Any) -> None:
 
 
 def _name_ticks(axis: Any, names: Sequence[str], inches: float, most_per_inch: float) -> None:
-    """As many names as fit, at round distances; upright under the columns where they are too long to lie."""
+    """As many names as fit, at round distances; vertical under the columns where they are too long."""
     step = next(s for s in (1, 2, 5, 10, 20, 50, 100, len(names)) if len(names) <= most_per_inch * inches * s)
     shown = [name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…" for name in names[::step]]
-    lie = axis.axis_name == "y" or max(map(len, shown)) * 0.09 < inches * step / len(names)
-    axis.set_ticks(range(0, len(names), step), shown, fontsize=8, rotation=0 if lie else 90, parse_math=False)
+    flat = axis.axis_name == "y" or max(map(len, shown)) * 0.09 < inches * step / len(names)
+    axis.set_ticks(
+        range(0, len(names), step), shown, fontsize=8, rotation=0 if flat else 90, parse_math=False
+    )
 
 
 def _draw_totals(axes: Any, totals: Counts, upright: bool) -> None:

@@ -1,4 +1,4 @@
-"""The pictures in a run's folder: who holds which samples, and how scores went."""
+"""The pictures in a run's folder: samples per client and class, and scores over rounds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from counterpoise.run.listener import Listener
 from counterpoise.run.patience import Rows
 from counterpoise.run.store.run import Run
 
-# Colours that colour-blind readers tell apart (Okabe and Ito).
+# Colours that colour-blind readers can distinguish (Okabe and Ito).
 COLOURS = ("#000000", "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9")
 LOSSES: dict[str, tuple[str, Callable[[Mapping[str, Any]], Any]]] = {
     "training": ("#555555", lambda row: row["loss"]),

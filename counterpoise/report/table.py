@@ -1,4 +1,4 @@
-"""Summaries of runs as a table: one row a method, mean and deviation over seeds."""
+"""Summaries of runs as a table: one row per method, mean and deviation over seeds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from counterpoise.metrics.catalogue import find, shown_in
 
 
 def group_by_method(summaries: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
-    """Summaries of each method, in the order in which the methods first come up."""
+    """Summaries of each method, in order of first appearance."""
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for summary in summaries:
         groups.setdefault(summary["method"], []).append(summary)
@@ -18,7 +18,7 @@ def group_by_method(summaries: Sequence[Mapping[str, Any]]) -> dict[str, list[Ma
 
 
 def spread(values: Sequence[float | None]) -> str:
-    """``mean ± sample deviation`` in percent; one value stands alone, none is n/a."""
+    """``mean ± sample deviation`` in percent; a single value without deviation, no value as n/a."""
     known = [100 * value for value in values if value is not None]
     if not known:
         return "n/a"
@@ -27,7 +27,7 @@ def spread(values: Sequence[float | None]) -> str:
 
 
 def rows_of(summaries: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    """Method, seeds, one cell a score, seconds a run."""
+    """Method, seeds, one cell per score, seconds per run."""
     return [
         [
             method,
@@ -44,7 +44,7 @@ def header() -> list[str]:
 
 
 def table(summaries: Sequence[Mapping[str, Any]]) -> str:
-    """The table as plain text in Markdown's form."""
+    """The table as Markdown."""
     lines = [header(), *rows_of(summaries)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
     text = [" | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines]

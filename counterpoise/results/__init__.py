@@ -1,1 +1,1 @@
-"""Finished runs, read and compared: cells, pairs, tests, ranks. Draws nothing and runs nothing."""
+"""Finished runs, read and compared: cells, pairs, tests, ranks. Neither draws nor runs anything."""

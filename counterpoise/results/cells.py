@@ -21,12 +21,12 @@ SHARE_OF_BEST = 0.95
 
 
 def lower_is_better(column: str) -> bool:
-    """Of costs always, of scores as their entry says."""
+    """True for costs; for scores as the catalogue says."""
     return column in (*TO_TARGET, *TOTALS) or find(column).lower
 
 
 class Cell(NamedTuple):
-    """One column of a row: a value for each seed of the row, None where it is not known or never reached."""
+    """One column of a row: one value per seed, None where it is unknown or never reached."""
 
     values: tuple[float | None, ...]
 
@@ -40,7 +40,7 @@ class Cell(NamedTuple):
 
     @property
     def deviation(self) -> float | None:
-        """Sample deviation over seeds; None below two of them."""
+        """Sample deviation over seeds; None with fewer than two."""
         return statistics.stdev(self.known) if len(self.known) > 1 else None
 
 
@@ -63,7 +63,7 @@ def make_row(
 
 
 def values_of(run: RunResult, score: str, at: At, target: float | None) -> dict[str, float | None]:
-    """Scores at the chosen moment, the chosen score at every moment, what the target took, and totals."""
+    """Scores at the chosen moment, the chosen score at every moment, the cost of reaching the target, and totals."""
     scores = dict.fromkeys([*headline(), score])
     return {
         **{key: value_at(run, key, at) for key in scores},
@@ -75,7 +75,7 @@ def values_of(run: RunResult, score: str, at: At, target: float | None) -> dict[
 
 
 def value_at(run: RunResult, key: str, at: At) -> float | None:
-    """A score of the last evaluation, of the best one, or its mean over the last ten."""
+    """A score at the last evaluation, at the best one, or its mean over the last ten."""
     rows = run.scored[{"last": -1, "best": 0, "mean_last_10": -LAST}[at] :]
     known = [value for row in rows if (value := row.get(key)) is not None and math.isfinite(value)]
     if not known:
@@ -86,7 +86,7 @@ def value_at(run: RunResult, key: str, at: At) -> float | None:
 
 
 def cost_of_target(run: RunResult, score: str, target: float | None) -> dict[str, float | None]:
-    """Rounds, bytes and seconds up to the first evaluation that reaches the target; None where none does."""
+    """Rounds, bytes and seconds up to the first evaluation that reaches the target; None if none does."""
     reached = next((row for row in run.scored if _reaches(row.get(score), score, target)), None)
     if reached is None:
         return dict.fromkeys(TO_TARGET)
@@ -104,7 +104,7 @@ def default_target(finals: Sequence[Sequence[float | None]], score: str) -> floa
 
 
 def scores_in(results: Sequence[RunResult]) -> list[str]:
-    """Scores that some evaluation of these runs knows: shares, so no counts, no losses and nothing of the training."""
+    """Scores in percent that some evaluation of these runs has: no counts, no losses, nothing about training."""
     rows = itertools.chain.from_iterable(result.scored for result in results)
     known = {key for row in rows for key, value in row.items() if isinstance(value, float)}
     return sorted(key for key in known.difference(Outcome._fields) if find(key).unit == "percent")

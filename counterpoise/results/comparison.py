@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from counterpoise.core.method import read_spec
-from counterpoise.errors import ConfigError, legal_words, short
+from counterpoise.errors import ConfigError, legal_words, listed, short
 from counterpoise.results.cells import (
     MOMENTS,
     At,
@@ -23,25 +23,25 @@ from counterpoise.results.cells import (
 )
 from counterpoise.results.labels import Labels, Runs, group_runs
 from counterpoise.results.notes import notes_of
-from counterpoise.results.pairing import Scores, blocks_of, name_blocks, read_scores
 from counterpoise.results.ranking import Ranking, rank_methods
 from counterpoise.results.results import RunResult
+from counterpoise.results.statistics import Scores, blocks_of, name_blocks, read_scores
 from counterpoise.results.verdicts import Verdict, judge
 
 __all__ = ["At", "Cell", "Comparison", "Labels", "Ranking", "Row", "Verdict", "compare_results"]
 
 
 class Comparison(NamedTuple):
-    """All that tables and reports show of a set of runs."""
+    """Everything that tables and reports show about a set of runs."""
 
     score: str
     at: At
     baseline: str
     rows: tuple[Row, ...]
     verdicts: tuple[Verdict, ...]
-    ranking: Ranking | None  # None below three methods or two blocks
+    ranking: Ranking | None  # None with fewer than three methods or two blocks
     targets: dict[str, float | None]  # of the score, by problem
-    failures: tuple[tuple[Path, str], ...]  # runs left out, each with one line why
+    failures: tuple[tuple[Path, str], ...]  # runs left out, each with the reason
     notes: tuple[str, ...]
 
 
@@ -55,10 +55,10 @@ def compare_results(
     labels: Mapping[Path, Labels] | None = None,
     left_out: Mapping[Path, Exception] | None = None,
 ) -> Comparison:
-    """Methods side by side on each problem, paired by seed; runs that did not finish are left out and listed.
+    """Methods compared on each problem, paired by seed; unfinished runs are left out and listed.
 
-    Labels by path of a run say what it is paired as, where configs alone do not: methods tuned each for itself.
-    `left_out` are runs that could not be read, each with the reason.
+    `labels`, by path of a run: its problem and method where configs alone do not tell, as for methods tuned separately.
+    `left_out`: runs that could not be read, each with the reason.
     """
     finished = [result for result in results if result.has_result]
     unfinished = [result for result in results if not result.has_result]
@@ -66,7 +66,7 @@ def compare_results(
     runs = group_runs(finished, labels)
     problems = list(dict.fromkeys(pair.problem for pair in runs))
     methods = list(dict.fromkeys(pair.method for pair in runs))
-    labelled = [label.method for label in (labels or {}).values()]  # whether they finished or not
+    labelled = [label.method for label in (labels or {}).values()]  # finished or not
     chosen = _choose_baseline(baseline, list(dict.fromkeys([*labelled, *methods])), _names_of(unfinished))
     targets = {problem: _target(runs, problem, score, target) for problem in problems}
     rows = tuple(
@@ -94,13 +94,13 @@ def compare_results(
 
 def _check(finished: Sequence[RunResult], score: str, at: str) -> None:
     if at not in MOMENTS:
-        raise ConfigError(f"at = {short(at)} is not legal; {legal_words(at, MOMENTS)}")
+        raise ConfigError(f"at must be one of {listed(MOMENTS)}, not {short(at)}")
     if finished and score not in (known := scores_in(finished)):
         raise ConfigError(f"no run has the score {short(score)}; {legal_words(score, known)}")
 
 
 def _choose_baseline(given: str | None, methods: Sequence[str], unfinished: set[str]) -> str:
-    """A label, or a name that only one label has; by default fedavg, else the first method."""
+    """The method of this label, or of this name if only one has it; by default fedavg, else the first method."""
     wanted = given or "fedavg"
     named = [label for label in methods if label == wanted] or [
         label for label in methods if label.partition("(")[0] == wanted
@@ -117,7 +117,7 @@ def _choose_baseline(given: str | None, methods: Sequence[str], unfinished: set[
 
 
 def _names_of(results: Sequence[RunResult]) -> set[str]:
-    """Names of methods without arguments, which may be what made these runs fail."""
+    """Names of methods without their arguments, which may be the reason why the run failed."""
     return {"+".join(name for name, _ in read_spec(result.config["method"])) for result in results}
 
 

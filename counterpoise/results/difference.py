@@ -10,7 +10,7 @@ from counterpoise.results.results import HOW, RunResult
 from counterpoise.run.config.experiment import dotted
 from counterpoise.run.summary import best_of
 
-NAMED_KEYS = 3  # of a config that differs in more, the others are counted
+NAMED_KEYS = 3  # keys that are named; further ones are counted
 
 Pair = tuple[Any, Any]
 Pairs = dict[str, Pair]
@@ -18,24 +18,24 @@ Rows = list[dict[str, Any]]
 
 
 class Difference(NamedTuple):
-    """Values of both runs by key; of config, versions, machine and data only where they differ."""
+    """Values of both runs by key; config, versions, machine and data only where they differ."""
 
     config: Pairs
     versions: Pairs
     machine: Pairs
     data: Pairs
     rounds: Pair  # rounds done
-    rounds_alike: int  # rounds from the first on whose rows are the same
-    same_model: bool | None  # None: not both are finished
+    rounds_alike: int  # number of first rounds whose rows are equal
+    same_model: bool | None  # None unless both are finished
     params_sha256: Pair
-    scored_round: int | None  # the last that both evaluated, counted from 1: where scores are compared
+    scored_round: int | None  # last round that both evaluated, counted from 1; scores are compared there
     last: Pairs  # scores of that round
-    best: Pairs  # and the best up to it
-    recorded: tuple[bool, bool]  # whether each run got as far as to note versions, machine and data
+    best: Pairs  # best scores up to that round
+    recorded: tuple[bool, bool]  # whether each run has recorded versions, machine and data
 
     @property
     def words(self) -> str:
-        """The finding in a sentence."""
+        """The result of the comparison in a sentence."""
         causes = [_config_words(self.config), *_record_words(self)]
         sentence = f"{', '.join(causes)}: {self._result_words()}."
         return sentence[0].upper() + sentence[1:]
@@ -98,7 +98,7 @@ def _data_facts(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def count_alike(one: Sequence[Any], other: Sequence[Any]) -> int:
-    """How many items from the first on are the same."""
+    """Length of the common prefix."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))
 

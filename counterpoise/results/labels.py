@@ -1,4 +1,4 @@
-"""Short names for methods and problems: only what tells them apart."""
+"""Short names for methods and problems: only what distinguishes them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from counterpoise.core.method import MethodSpec, find_entry, read_spec
 from counterpoise.metrics.catalogue import find
 from counterpoise.results.results import HOW, RunResult
 
-Piece = tuple[str, dict[str, Any]]  # a method or a part, and all its arguments
+Piece = tuple[str, dict[str, Any]]  # name of a method or part, and its arguments
 
 
 class Labels(NamedTuple):
-    """What a run is paired as."""
+    """Problem and method by which a run is paired."""
 
     problem: str
     method: str
@@ -26,12 +26,12 @@ Runs: TypeAlias = dict[Labels, dict[int, RunResult]]  # by seed
 
 
 def label_runs(results: Sequence[RunResult]) -> list[Labels]:
-    """Labels by what differs among these runs."""
+    """Labels made of what differs among these runs."""
     return [Labels(*pair) for pair in zip(label_problems(results), label_methods(results), strict=True)]
 
 
 def group_runs(results: Sequence[RunResult], given: Mapping[Path, Labels] | None = None) -> Runs:
-    """Runs by what they are paired as: labels given by path, else by what differs. Of equal ones the first stands."""
+    """Runs by label and seed; labels are given by path, else made of what differs. Of duplicates the first is kept."""
     labels = dict(given or {})
     plain = [result for result in results if result.path not in labels]
     labels |= dict(zip((result.path for result in plain), label_runs(plain), strict=True))
@@ -44,9 +44,9 @@ def group_runs(results: Sequence[RunResult], given: Mapping[Path, Labels] | None
 def label_methods(results: Sequence[RunResult]) -> list[str]:
     """The method of each run, such as ``fedprox(mu=0.1)``; arguments only where methods of one name differ in them."""
     methods = [_complete(result.config["method"]) for result in results]
-    telling = _arguments_that_differ(methods)
+    differing = _arguments_that_differ(methods)
     return [
-        "+".join(_label_piece(method, place, telling) for place in range(len(method))) for method in methods
+        "+".join(_label_piece(method, place, differing) for place in range(len(method))) for method in methods
     ]
 
 
@@ -54,10 +54,10 @@ def label_problems(results: Sequence[RunResult]) -> list[str]:
     """The problem of each run by the keys that differ, such as ``data.name=digits, imbalance=20``."""
     problems = [_flatten(result.config) for result in results]
     keys = list(dict.fromkeys(key for problem in problems for key in problem))
-    telling = [key for key in keys if len({_identity(problem.get(key)) for problem in problems}) > 1]
+    differing = [key for key in keys if len({_identity(problem.get(key)) for problem in problems}) > 1]
     last_words = Counter(key.rpartition(".")[2] for key in keys)
-    short = {key: word if last_words[word := key.rpartition(".")[2]] == 1 else key for key in telling}
-    return [", ".join(f"{short[key]}={show(problem.get(key))}" for key in telling) for problem in problems]
+    short = {key: word if last_words[word := key.rpartition(".")[2]] == 1 else key for key in differing}
+    return [", ".join(f"{short[key]}={show(problem.get(key))}" for key in differing) for problem in problems]
 
 
 def score_words(score: str) -> str:
@@ -65,7 +65,7 @@ def score_words(score: str) -> str:
 
 
 def show(value: Any) -> str:
-    """A value of a config in few letters; what is named with arguments as ``name(argument=value)``."""
+    """A short text for a value of a config; a name with arguments as ``name(argument=value)``."""
     match value:
         case None:
             return "none"
@@ -88,7 +88,7 @@ def _show_named(name: str, inner: Any) -> str:
 
 
 def _complete(spec: MethodSpec) -> list[Piece]:
-    """Pieces of a method with defaults put in, so that two ways to write one method are the same."""
+    """Pieces of a method with defaults filled in, so that two spellings of one method are equal."""
     return [(name, _complete_arguments(name, given)) for name, given in read_spec(spec)]
 
 
@@ -100,7 +100,7 @@ def _complete_arguments(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _arguments_that_differ(methods: Sequence[Sequence[Piece]]) -> set[Hashable]:
-    """Names of a method, place of a piece and argument wherever more than one value comes up."""
+    """Keys (names of the method, place of a piece, argument) that have more than one value."""
     values: dict[Hashable, set[str]] = {}
     for method in methods:
         for place, (_, arguments) in enumerate(method):
@@ -109,9 +109,9 @@ def _arguments_that_differ(methods: Sequence[Sequence[Piece]]) -> set[Hashable]:
     return {argument for argument, found in values.items() if len(found) > 1}
 
 
-def _label_piece(method: Sequence[Piece], place: int, telling: set[Hashable]) -> str:
+def _label_piece(method: Sequence[Piece], place: int, differing: set[Hashable]) -> str:
     name, arguments = method[place]
-    shown = {key: value for key, value in arguments.items() if (_words(method), place, key) in telling}
+    shown = {key: value for key, value in arguments.items() if (_words(method), place, key) in differing}
     return _show_named(name, shown)
 
 
@@ -120,7 +120,7 @@ def _words(method: Sequence[Piece]) -> tuple[str, ...]:
 
 
 def _flatten(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Keys with their table, without what tells methods, seeds and ways of execution apart."""
+    """Dotted keys of a config, without method, seed and how the run is executed."""
     flat: dict[str, Any] = {}
     for key, value in config.items():
         if key in (*HOW, "method", "seed"):

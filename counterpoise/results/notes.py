@@ -1,4 +1,4 @@
-"""What a reader of a comparison must know beside its numbers."""
+"""Notes below a comparison: missing seeds, skipped rounds, what the tests assume."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from counterpoise.results.cells import At, Row
 from counterpoise.results.labels import Runs
-from counterpoise.results.pairing import problems_are_blocks
+from counterpoise.results.statistics import problems_are_blocks
 
 
 def notes_of(rows: Sequence[Row], runs: Runs, at: At, baseline: str, repeated: int) -> tuple[str, ...]:
-    """One sentence each."""
+    """The notes, one sentence each."""
     problems = list(dict.fromkeys(row.problem for row in rows))
     return (
         *_on_seeds(rows, problems),
@@ -27,7 +27,7 @@ def notes_of(rows: Sequence[Row], runs: Runs, at: At, baseline: str, repeated: i
 
 
 def _on_seeds(rows: Sequence[Row], problems: Sequence[str]) -> Iterator[str]:
-    """Methods that lack seeds which others on the same problem have."""
+    """Methods without a run of seeds that other methods have on the same problem."""
     for problem in problems:
         here = [row for row in rows if row.problem == problem]
         every = {seed for row in here for seed in row.seeds}

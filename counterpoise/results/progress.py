@@ -1,4 +1,4 @@
-"""How runs stand, read while they may still be written."""
+"""Progress of runs, read while they may still be written."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from counterpoise.results.results import FAILURE, RunResult, read_result
 from counterpoise.run.store.folder import RunFolder
 
 LOCKS = Path("/proc/locks")
-RECENT = 10  # rounds that the pace is taken from
+RECENT = 10  # rounds that the pace is measured over
 
 State = Literal["running", "failed", "stopped", "unreadable", "done"]
 
 
 class Progress(NamedTuple):
-    """A run as it stands; one that cannot be read has no result."""
+    """State of a run; one that cannot be read has no result."""
 
     path: Path
     state: State
-    changed: float  # when it last wrote, in seconds since 1970
+    changed: float  # time of its last write, in seconds since 1970
     result: RunResult | None = None
     trouble: str | None = None  # why it failed or cannot be read
 
@@ -42,17 +42,17 @@ class Progress(NamedTuple):
 
     @property
     def pace(self) -> float | None:
-        """Rounds a second, lately."""
+        """Rounds per second over the last rounds."""
         recent = self.result.seconds[-RECENT:] if self.result else []
         return len(recent) / sum(recent) if sum(recent) > 0 else None
 
     @property
     def left(self) -> float | None:
-        """Seconds to the end at this pace."""
+        """Seconds left at this pace."""
         return None if self.pace is None else (self.rounds - self.round) / self.pace
 
     def last(self, key: str) -> float | None:
-        """The newest value of a column of the rows."""
+        """The newest value of a column."""
         rows = self.result.rows if self.result else []
         return next((row[key] for row in reversed(rows) if row.get(key) is not None), None)
 
@@ -62,7 +62,7 @@ class Progress(NamedTuple):
 
 
 def read_progress(path: Path) -> Progress:
-    """How a run stands; a folder that cannot be read is one that says so."""
+    """Progress of a run; "unreadable" with the reason if its folder cannot be read."""
     try:
         result = read_result(path)
         _ = result.method
@@ -73,7 +73,7 @@ def read_progress(path: Path) -> Progress:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a process is at work in a run's folder; seen without touching the lock, which would be in its way."""
+    """Whether a process holds the lock of a run's folder; read from the system, without taking the lock."""
     lock = path / ".lock"
     if not lock.exists() or not LOCKS.exists():
         return False
@@ -83,20 +83,20 @@ def is_locked(path: Path) -> bool:
 
 
 def last_change(path: Path) -> float:
-    """When a run last wrote one of its files."""
+    """Time of the last write to a file of the run."""
     folder = RunFolder(path)
     files = (folder.config, folder.metrics, folder.summary, path / FAILURE)
     return max((file.stat().st_mtime for file in files if file.exists()), default=0.0)
 
 
 def data_words(config: Mapping[str, Any]) -> str:
-    """The data set's name; of data of one's own, the file's."""
+    """Name of the data set, or of the file for the user's own data."""
     data = config["data"]
     return Path(str(data.get("path") or "")).name or str(data["name"])
 
 
 def problem_words(config: Mapping[str, Any], named: str | None = None) -> str:
-    """What a run works on, such as ``digits, imbalance 20, dirichlet(alpha=0.3), 20 clients``; the data as it is named."""
+    """What a run works on, such as ``digits, imbalance 20, dirichlet(alpha=0.3), 20 clients``; `named` replaces the name of the data."""
     data, partition = config["data"], dict(config["partition"])
     name, clients = partition.pop("name"), partition.pop("clients")
     arguments = {key: value for key, value in partition.items() if key not in ("validation", "seed")}

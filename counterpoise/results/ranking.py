@@ -19,19 +19,19 @@ class Ranking(NamedTuple):
     unit: str  # what a block is, in words
     friedman: float  # chi squared, corrected for ties
     p: float  # of friedman
-    iman_davenport: float | None  # F; None where all blocks agree and it has no bound
+    iman_davenport: float | None  # F; None where all blocks agree and F is infinite
     iman_davenport_p: float | None
     critical_difference: float  # Nemenyi, at 5 %
-    groups: tuple[tuple[str, ...], ...]  # largest sets of two or more methods that are not told apart
+    groups: tuple[tuple[str, ...], ...]  # largest sets of methods without a significant difference
 
     @property
     def differs(self) -> bool:
-        """Friedman's test finds some difference; where it does not, no two methods are told apart."""
+        """Friedman's test finds a difference; otherwise no two methods are distinguished."""
         return self.p < ALPHA
 
 
 def rank_methods(methods: Sequence[str], scores: Floats, unit: str) -> Ranking | None:
-    """Scores [blocks, methods], higher is better; None below three methods or two blocks."""
+    """Scores [blocks, methods], higher is better; None with fewer than three methods or two blocks."""
     blocks, count = scores.shape
     if count < 3 or blocks < 2:
         return None
@@ -47,7 +47,7 @@ def rank_methods(methods: Sequence[str], scores: Floats, unit: str) -> Ranking |
 def groups_within(
     methods: Sequence[str], ranks: Sequence[float], distance: float
 ) -> tuple[tuple[str, ...], ...]:
-    """Runs of ranked methods closer than the distance, none within another, none of a single method."""
+    """Maximal groups of at least two consecutive methods whose ranks are closer than the distance."""
     ends = [sum(rank - first < distance for rank in ranks) for first in ranks]
     return tuple(
         tuple(methods[start:end])

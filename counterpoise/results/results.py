@@ -1,4 +1,4 @@
-"""Finished and unfinished runs, read back from their folders: all that tables and reports are made of."""
+"""Finished and unfinished runs, read from their folders, for tables and reports."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from counterpoise.run.store.seal import SEAL, check_files, digest_of, read_objec
 from counterpoise.system.toml import read_toml
 
 LOG = logging.getLogger(__name__)
-FAILURE = "failure.json"  # what a sweep leaves in the folder of a run that ended in an error
+FAILURE = "failure.json"  # written by a sweep into the folder of a run that failed
 TUNING = "tuning"  # folder of a sweep whose runs were scored on validation samples
-MAX_SKIPPED = EngineSettings().max_skipped  # of runs whose config does not say
+MAX_SKIPPED = EngineSettings().max_skipped  # default for configs without it
 HOW = ("engine", "checkpoint", "flower", "track")  # tables that say how a run is executed, not what it is
 
 
 class RunResult(NamedTuple):
-    """One run's folder. Rows hold one entry a round; only rounds that were evaluated have scores."""
+    """The content of a run's folder. One row per round; only evaluated rounds have scores."""
 
     path: Path
     config: dict[str, Any]  # the tables of config.toml
@@ -35,11 +35,11 @@ class RunResult(NamedTuple):
     rows: list[dict[str, Any]]
     seconds: list[float]  # of each round
     summary: dict[str, Any] | None  # None: not finished
-    failure: str | None  # one line; None: it did not fail
+    failure: str | None  # one line; None: no failure
 
     @property
     def method(self) -> str:
-        """The method as a word: names joined by +, without arguments."""
+        """Name of the method: names joined by +, without arguments."""
         return build_method(self.config["method"]).name
 
     @property
@@ -53,7 +53,7 @@ class RunResult(NamedTuple):
 
     @property
     def given_up(self) -> str | None:
-        """Why a run that may have come to its end has no result all the same."""
+        """Why a run has no result even if it reached its last round."""
         most = self.config["engine"].get("max_skipped", MAX_SKIPPED)
         return why_given_up(self.rows, most, self.config["rounds"])
 
@@ -63,19 +63,19 @@ class RunResult(NamedTuple):
 
     @property
     def problem(self) -> str:
-        """What a run works on, whatever the method: runs that share it may be compared seed by seed."""
+        """The config without method, seed and execution: runs that share it may be compared seed by seed."""
         kept = {key: value for key, value in self.config.items() if key not in (*HOW, "method", "seed")}
         return json.dumps(kept, sort_keys=True)
 
 
 def find_runs(paths: Iterable[Path]) -> list[Path]:
-    """Folders at or below these paths that hold a run, in order of their names; not what a sweep only tuned with."""
+    """Folders of runs at or below these paths, sorted by name, without the tuning runs of sweeps."""
     found = [folder for path in paths for folder in _below(path)]
     return list(dict.fromkeys(found))
 
 
 class Readings(NamedTuple):
-    """Runs that can be trusted, and why others cannot."""
+    """Runs that could be read, and for the others the reason."""
 
     results: list[RunResult]
     left_out: dict[Path, CounterpoiseError]
@@ -87,7 +87,7 @@ def read_results(paths: Iterable[Path]) -> list[RunResult]:
 
 
 def read_folders(paths: Iterable[Path]) -> Readings:
-    """Every run at or below these paths; one that cannot be read is left out with a warning, unless it is the only one."""
+    """Every run at or below these paths; unreadable ones are left out with a warning, unless there are no others."""
     given = list(paths)
     found = read_runs(find_runs(given))
     if not found.results:
@@ -97,7 +97,7 @@ def read_folders(paths: Iterable[Path]) -> Readings:
 
 
 def read_runs(paths: Iterable[Path]) -> Readings:
-    """These runs, for tables and reports; one that cannot be read is left out with a warning."""
+    """These runs, for tables and reports; unreadable ones are left out with a warning."""
     found = Readings([], {})
     for path in paths:
         try:
@@ -115,14 +115,14 @@ def _readable(path: Path) -> RunResult:
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
     if result.has_result and not result.record:
-        raise DataError(f"{path} has no record.json: without it nobody can tell what it ran on")
+        raise DataError(f"{path} has no record.json, which says what it ran on")
     return result
 
 
 def read_result(path: Path) -> RunResult:
-    """One run, as far as it got, if it can be trusted: all readers of runs come here.
+    """One run, finished or not; every reader of runs uses this function.
 
-    A finished run is what its summary was made of, or it is refused; of others every row has the form of one.
+    A finished run must match the hashes in its summary; of an unfinished one every row is checked.
     """
     try:
         return _read(RunFolder(path))
@@ -131,7 +131,7 @@ def read_result(path: Path) -> RunResult:
 
 
 def _read(folder: RunFolder) -> RunResult:
-    # First, since a run that ends meanwhile would else have rows that its summary knows nothing of.
+    # First: of a run that finishes meanwhile, the rows would otherwise be older than the summary.
     summary = read_sealed(folder.summary)
     tables, record = read_toml(folder.config), read_sealed(folder.record) or {}
     logs = {log: log.read_bytes() if log.exists() else b"" for log in (folder.metrics, folder.timing)}
@@ -148,7 +148,7 @@ def _read(folder: RunFolder) -> RunResult:
 def _digests(
     folder: RunFolder, tables: dict[str, Any], record: dict[str, Any], logs: dict[Path, bytes]
 ) -> dict[str, str]:
-    """Hashes of the files of a run as they lie there, for those of its summary; a missing record is no other one."""
+    """Hashes of the files of a run, to compare with those in its summary; a missing record is left out."""
     return {
         folder.config.name: digest_of(binding(tables)),
         **({folder.record.name: record[SEAL]} if record else {}),
@@ -157,7 +157,7 @@ def _digests(
 
 
 def _failure(path: Path) -> str | None:
-    """Why the run failed, as the sweep noted it."""
+    """Why the run failed, as a sweep recorded it."""
     noted = read_object(path / FAILURE)
     if noted is None:
         return None
@@ -168,7 +168,9 @@ def _failure(path: Path) -> str | None:
 
 def _below(path: Path) -> Iterator[Path]:
     if not path.is_dir():
-        raise ConfigError(f"{path} is not a folder; legal: folders of runs, or folders that hold some")
+        raise ConfigError(
+            f"{path} is not a folder; it must be the folder of a run, or one that contains runs"
+        )
     found = (config.parent for config in path.rglob("config.toml") if _holds_run(config.parent))
     yield from sorted(run for run in found if TUNING not in run.relative_to(path).parts)
 

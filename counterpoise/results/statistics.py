@@ -1,21 +1,25 @@
-"""Tests of paired differences and of ranks."""
+"""Which values are compared, paired by problem and seed, and the tests of paired differences and of ranks."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from statistics import fmean
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from counterpoise.results.cells import Row
+
 ALPHA = 0.05
-DECIMALS = 12  # differences are rounded to these, so that noise of the last bit makes no rank
+DECIMALS = 12  # to which differences are rounded, so that rounding errors do not decide ranks
 Floats = NDArray[np.float64]
+Scores: TypeAlias = dict[tuple[str, str], dict[int, float]]  # by problem and method, then by seed
 
 
 class SignedRank(NamedTuple):
-    """Wilcoxon's signed-rank test and the effect on its scale."""
+    """Wilcoxon's signed-rank test and the rank-biserial effect."""
 
     statistic: float  # T, the smaller of the two rank sums
     p: float  # two-sided
@@ -35,7 +39,7 @@ class Friedman(NamedTuple):
 def signed_rank(differences: Sequence[float]) -> SignedRank:
     """Equal differences share their mean rank; ranks of zeros are split evenly between both sums (Demsar 2006).
 
-    The p-value is exact whatever ties and zeros there are; scipy's is so only without them or up to 13 pairs.
+    The p-value is exact with any ties and zeros; scipy's only without them or up to 13 pairs.
     """
     from scipy.stats import rankdata
 
@@ -43,15 +47,15 @@ def signed_rank(differences: Sequence[float]) -> SignedRank:
     ranks = rankdata(np.abs(rounded))
     above, below = float(ranks[rounded > 0].sum()), float(ranks[rounded < 0].sum())
     smaller = min(above, below)
-    p = min(1.0, 2 * _chance_of_at_most(smaller, ranks[rounded != 0]))
+    p = min(1.0, 2 * _probability_of_at_most(smaller, ranks[rounded != 0]))
     zeros = float(ranks[rounded == 0].sum())
     return SignedRank(
         smaller + zeros / 2, p, (above - below) / float(ranks.sum()), int(np.count_nonzero(rounded))
     )
 
 
-def _chance_of_at_most(rank_sum: float, ranks: Floats) -> float:
-    """Chance that the ranks which get a plus sum up to no more, when each sign is a fair coin."""
+def _probability_of_at_most(rank_sum: float, ranks: Floats) -> float:
+    """P(sum of the ranks with a plus sign <= rank_sum), when each sign is a fair coin."""
     chances = np.ones(1)  # of each sum of doubled ranks, which are whole numbers
     for doubled in np.rint(2 * ranks).astype(int):
         chances = (np.pad(chances, (0, doubled)) + np.pad(chances, (doubled, 0))) / 2
@@ -59,7 +63,7 @@ def _chance_of_at_most(rank_sum: float, ranks: Floats) -> float:
 
 
 def fewest_pairs(tests: int = 1) -> int:
-    """Pairs n from which Holm over this many tests can find anything: the least p of n pairs is 2^(1 - n)."""
+    """Fewest pairs n with which Holm over this many tests can find a difference: the smallest p of n pairs is 2^(1 - n)."""
     return 1 + math.ceil(math.log2(tests / ALPHA))
 
 
@@ -73,7 +77,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def mean_interval(differences: Sequence[float]) -> tuple[float, float] | None:
-    """Student's 95 % interval of the mean; None below two values."""
+    """Student's 95 % interval of the mean; None with fewer than two values."""
     from scipy.stats import t
 
     count = len(differences)
@@ -111,7 +115,7 @@ def friedman(scores: Floats) -> Friedman:
 
 
 def iman_davenport(statistic: float, blocks: int, methods: int) -> tuple[float | None, float | None]:
-    """``F = (N - 1) chi2 / (N (k - 1) - chi2)`` and its p-value; None where all blocks agree and F has no bound."""
+    """``F = (N - 1) chi2 / (N (k - 1) - chi2)`` and its p-value; None where all blocks agree and F is infinite."""
     from scipy.stats import f
 
     rest = blocks * (methods - 1) - statistic
@@ -122,8 +126,49 @@ def iman_davenport(statistic: float, blocks: int, methods: int) -> tuple[float |
 
 
 def nemenyi_difference(methods: int, blocks: int) -> float:
-    """Average ranks this far apart differ at 5 %: ``q sqrt(k (k + 1) / (6 N))``, q the studentized range over sqrt 2."""
+    """Average ranks differ at 5 % from this distance on: ``q sqrt(k (k + 1) / (6 N))``, q the studentized range over sqrt 2."""
     from scipy.stats import studentized_range
 
     q = float(studentized_range.ppf(1 - ALPHA, methods, np.inf)) / math.sqrt(2)
     return q * math.sqrt(methods * (methods + 1) / (6 * blocks))
+
+
+def read_scores(rows: Iterable[Row], score: str) -> Scores:
+    """Known values of one column of the rows."""
+    return {
+        (row.problem, row.method): {
+            seed: value
+            for seed, value in zip(row.seeds, row.cells[score].values, strict=True)
+            if value is not None
+        }
+        for row in rows
+    }
+
+
+def blocks_of(scores: Scores, problems: Sequence[str], methods: Sequence[str]) -> list[list[float]]:
+    """Values [blocks, methods] where all of these methods have one.
+
+    A block is one seed of one problem. Seeds of one problem are not independent, so from six problems on, which are
+    enough for a test, each problem is one block: its mean over the seeds that all methods have (Demsar 2006).
+    """
+    found = [_blocks_of_problem(scores, problem, methods) for problem in problems]
+    if not problems_are_blocks(problems):
+        return [block for blocks in found for block in blocks]
+    return [[fmean(column) for column in zip(*blocks, strict=True)] for blocks in found if blocks]
+
+
+def problems_are_blocks(problems: Sequence[str]) -> bool:
+    return len(problems) >= fewest_pairs()
+
+
+def name_blocks(problems: Sequence[str]) -> str:
+    """What a block is, in words."""
+    if problems_are_blocks(problems):
+        return "problems"
+    return "seeds" if len(problems) == 1 else "problem and seed"
+
+
+def _blocks_of_problem(scores: Scores, problem: str, methods: Sequence[str]) -> list[list[float]]:
+    columns = [scores.get((problem, method), {}) for method in methods]
+    shared = sorted(set.intersection(*map(set, columns)))
+    return [[column[seed] for column in columns] for seed in shared]

@@ -1,4 +1,4 @@
-"""Is a method better than the baseline? A test, an effect and a sentence for each problem and for all together."""
+"""Is a method better than the baseline? A test, an effect and a sentence per problem, and over all."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from counterpoise.results.cells import lower_is_better
 from counterpoise.results.labels import score_words
-from counterpoise.results.pairing import Scores, blocks_of, name_blocks
 from counterpoise.results.statistics import (
     ALPHA,
+    Scores,
     SignedRank,
+    blocks_of,
     cohen_dz,
     fewest_pairs,
     holm,
     mean_interval,
+    name_blocks,
     signed_rank,
 )
 
@@ -24,7 +26,7 @@ ALL = "all"
 
 
 class Verdict(NamedTuple):
-    """A method against the baseline over pairs; signs are those of method minus baseline."""
+    """A method against the baseline over pairs; differences are method minus baseline."""
 
     method: str
     baseline: str
@@ -34,14 +36,14 @@ class Verdict(NamedTuple):
     difference: float  # mean over pairs
     interval: tuple[float, float] | None  # Student's 95 % interval of the mean; None for one pair
     p: float  # Wilcoxon's signed-rank test, two-sided
-    adjusted: float  # by Holm over the methods that meet the baseline on this problem
+    adjusted: float  # by Holm over the methods compared on this problem
     effect: dict[str, float | None]  # "rank_biserial" (of matched pairs) and "cohen_dz"
     verdict: Judgement
-    sentence: str  # the same in plain words
+    sentence: str  # the same as a sentence
 
 
 class Family(NamedTuple):
-    """Tests that are corrected together: all methods that meet the baseline on these problems."""
+    """Tests that are corrected together: all methods against the baseline on these problems."""
 
     label: str
     problems: Sequence[str]
@@ -52,7 +54,7 @@ class Family(NamedTuple):
 def judge(
     scores: Scores, problems: Sequence[str], methods: Sequence[str], baseline: str, score: str
 ) -> tuple[Verdict, ...]:
-    """Every other method against the baseline: on each problem, then over all of them where there are several."""
+    """Every other method against the baseline: on each problem, then over all if there are several."""
     families = [Family(problem, [problem], baseline, score) for problem in problems]
     if len(problems) > 1:
         families.append(Family(ALL, problems, baseline, score))
@@ -60,7 +62,7 @@ def judge(
 
 
 def _judge_family(scores: Scores, methods: Sequence[str], family: Family) -> list[Verdict]:
-    """A verdict for each method that shares a pair with the baseline."""
+    """One verdict per method that has a pair with the baseline."""
     differences = {
         method: [
             mine - theirs for mine, theirs in blocks_of(scores, family.problems, (method, family.baseline))
@@ -107,7 +109,7 @@ def _decide(rank_biserial: float, adjusted: float, score: str) -> Judgement:
 
 
 def _sentence(verdict: Verdict, unit: str, informative: int, tests: int) -> str:
-    """What was found, in plain words."""
+    """The verdict as a sentence."""
     place = {"": "", ALL: " over all problems"}.get(verdict.problem, f" on {verdict.problem}")
     found = (
         f"No evidence that {verdict.method} differs from {verdict.baseline}{place}"
@@ -128,7 +130,7 @@ def _difference(verdict: Verdict) -> str:
 
 
 def _limits(verdict: Verdict, informative: int, tests: int) -> str:
-    """Why nothing could have been found, where the pairs are too few for it."""
+    """A note where the pairs are too few to find a difference."""
     needed = fewest_pairs(tests)
     if verdict.verdict != "no evidence" or informative >= needed:
         return ""

@@ -1,1 +1,1 @@
-"""A run: its config, the simulation that it builds, the rounds to its end, and the folder it lies in."""
+"""A run: its config, the simulation that it builds, the loop over rounds, and its folder."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 
 from torch import nn
 
@@ -21,7 +22,7 @@ from counterpoise.models.model import MODELS, build_model
 from counterpoise.registry.schema import Named
 from counterpoise.run.build import Connect, build_simulation
 from counterpoise.run.config.experiment import Experiment
-from counterpoise.run.config.tables import DataTable, EvaluateTable
+from counterpoise.run.config.tables import DataTable, EvaluateTable, PartitionTable
 from counterpoise.run.simulation import Simulation
 
 
@@ -50,17 +51,17 @@ def load_federation(experiment: Experiment) -> Federation:
 
 
 def _check_assigned(experiment: Experiment, data: Dataset) -> None:
-    """A pack is prepared already: asking for more preparation would silently do nothing."""
+    """A pack is prepared already: settings that prepare data would silently do nothing."""
     assert data.assignment is not None
     packed = {"name": "packed", "clients": len(data.assignment.clients)}
     given = experiment.partition.given()
     if any(packed.get(key) != value for key, value in given.items() if value is not None and value != 0.0):
         raise ConfigError(
-            f"partition = {short(given)} is not legal with a pack, which is cut into clients already; leave [partition] out"
+            f"partition = {short(given)} does not go with a pack, which is cut into clients already; leave [partition] out"
         )
     if experiment.data.imbalance != 1.0 or experiment.data.imbalanced_test or experiment.data.validation:
         raise ConfigError(
-            "data.imbalance, data.imbalanced_test and data.validation are not legal with a pack, which has its own; leave them out"
+            "data.imbalance, data.imbalanced_test and data.validation do not go with a pack, which has its own; leave them out"
         )
 
 
@@ -70,7 +71,7 @@ def assemble(
     model: nn.Module | None = None,
     connect: Connect = build_engine,
 ) -> Simulation:
-    """The simulation of an experiment; data and model may be the user's own."""
+    """The simulation of an experiment; a federation or model given here replaces that of the config."""
     federation = federation or load_federation(experiment)
     shape, classes = federation.input_shape, len(federation.classes)
     builder = MODELS.build(experiment.model.name, experiment.model.arguments)
@@ -91,8 +92,28 @@ def assemble(
     )
 
 
+def resolve(experiment: Experiment, simulation: Simulation) -> Experiment:
+    """The experiment with every choice filled in (engine, batching, clients), as the run's config.toml keeps it."""
+    chosen = simulation.settings
+    engine = replace(
+        experiment.engine,
+        name=chosen.name,
+        device=chosen.device,
+        processes=chosen.processes,
+        chunk=chosen.chunk,
+        compile=chosen.compile,
+        reason=chosen.reason,
+    )
+    local = replace(experiment.local, batching=simulation.work.local.batching)
+    clients = len(simulation.work.federation.clients)
+    packed = PartitionTable(name="packed", clients=clients)
+    given = replace(experiment.partition, clients=clients)
+    partition = packed if experiment.data.name == "pack" else given
+    return replace(experiment, engine=engine, local=local, partition=partition)
+
+
 def build_scoring(table: EvaluateTable, federation: Federation) -> Scoring:
-    """How the config wants models scored."""
+    """How models are scored, as the config says."""
     if isinstance(table.shots, str):
         rule = table.shots == "rule"
         shots = shots_by_rule(federation.counts().sum(0).tolist()) if rule else shots_paper(federation.name)
@@ -102,7 +123,7 @@ def build_scoring(table: EvaluateTable, federation: Federation) -> Scoring:
     for name, weights in given.items():
         if weights and len(weights) != len(federation.classes):
             raise ConfigError(
-                f"evaluate.{name} has {len(weights)} numbers; legal: {len(federation.classes)}, one a class"
+                f"evaluate.{name} must have {len(federation.classes)} numbers, one per class, not {len(weights)}"
             )
     return Scoring(shots, federation.classes, table.recall_weights, table.precision_weights, table.clients)
 
@@ -112,7 +133,7 @@ def build_augmentation(specs: Sequence[Named]) -> Augmentation | None:
 
 
 def fingerprint(federation: Federation) -> str:
-    """SHA-256 of everything that is trained, tested and validated on, and of who holds it."""
+    """SHA-256 of all training, test and validation samples, and of which client holds which."""
     tree = {
         "scaling": federation.scaling._asdict(),
         "train": federation.train._asdict(),

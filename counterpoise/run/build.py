@@ -32,8 +32,8 @@ from counterpoise.run.simulation import Simulation
 from counterpoise.server.cohort import Cohort
 from counterpoise.system.capacity import check_fits
 
-TABLES = 2 * 8  # bytes of a cell in two tables of whole numbers: all so far, and those of a batch
-Connect = Callable[[EngineSettings, Workplace], Engine]  # resolved settings, workplace -> who answers
+TABLES = 2 * 8  # bytes per cell of two int64 confusion tables: the total, and that of a batch
+Connect = Callable[[EngineSettings, Workplace], Engine]  # resolved settings, workplace -> engine
 
 
 def build_simulation(
@@ -68,9 +68,7 @@ def build_simulation(
     _check_sizes(local, rounds, dtype)
     cohort = settings_of(Cohort, cohort, "size")
     if (cohort.size or 0) > (clients := len(federation.clients)):
-        raise ConfigError(
-            f"cohort.size = {cohort.size} is not legal with {clients} clients; legal: 1 to {clients}"
-        )
+        raise ConfigError(f"cohort.size must be at most {clients}, the number of clients, not {cohort.size}")
     federation = federation.to(choose_device(settings.device), dtype)
     composed = with_local(method if isinstance(method, Method) else build_method(method), local)
     if isinstance(model, str):
@@ -90,17 +88,17 @@ def build_simulation(
     scoring = scoring or Scoring(shots_by_rule(federation.counts().sum(0).tolist()), federation.classes)
     if scoring.clients and not federation.holders():
         raise ConfigError(
-            "evaluate.clients needs samples that clients hold out; legal with partition.validation above 0"
+            "evaluate.clients needs samples that clients hold out: partition.validation must be above 0"
         )
     if not scoring.clients and not len(federation.test.y):
-        raise ConfigError("there is no test set to score on; legal with it missing: evaluate.clients = true")
+        raise ConfigError("there is no test set to score on; without one, evaluate.clients must be true")
     return Simulation(composed, work, connect(resolved, work), resolved, cohort, rounds, seed, scoring)
 
 
 def adapt_model(
     method: Method, module: nn.Module, stream: torch.Generator, draw_parameters: bool
 ) -> nn.Module:
-    """A copy of the module as the method wants it; layers that the method adds are drawn in any case."""
+    """A copy of the module, adapted by the method; layers that the method adds are always initialised."""
     module = deepcopy(module)
     known = set(module.modules())
     adapted = method.adapt(module)
@@ -115,18 +113,16 @@ def adapt_model(
 def _check_pieces(federation: Any, model: Any) -> None:
     if not isinstance(federation, Federation):
         raise ConfigError(
-            f"simulate: federation is {type(federation).__name__}; legal: a Federation, as split(data, ...) returns"
+            f"simulate: federation must be a Federation, as split(data, ...) returns, not {type(federation).__name__}"
         )
     if not isinstance(model, str | nn.Module):
-        raise ConfigError(
-            f"simulate: model = {short(model)} is not legal; legal: the name of a model, or an nn.Module"
-        )
+        raise ConfigError(f"simulate: model must be the name of a model or an nn.Module, not {short(model)}")
     federation.check_samples()
 
 
 def _check_cohort(work: Workplace, cohort: Cohort) -> None:
-    """Before a round is begun whose replies do not fit: their models and what clients keep, which is copied once."""
-    if work.device.type != "cpu":  # out of memory, a GPU's engine takes fewer at a time
+    """Refuse a cohort whose replies do not fit in memory: one model per reply, and two copies of client memory."""
+    if work.device.type != "cpu":  # on a GPU the engine stacks fewer clients when out of memory
         return
     asked = len(cohort.draw(work.seed, 0, work.federation.samples()))
     params = work.model.params()
@@ -135,30 +131,30 @@ def _check_cohort(work: Workplace, cohort: Cohort) -> None:
 
 
 def _check_search(method: Method, federation: Federation, cohort: Cohort) -> None:
-    """A search compares models of all clients on samples that nobody trained on."""
+    """A search needs all clients, and validation samples that nobody trains on."""
     search, clients = method.owner("choose"), len(federation.clients)
     if search is None:
         return
     if cohort.size is not None and cohort.size < clients:
         raise ConfigError(
-            f"{search.name} compares settings of all clients, and cohort.size = {cohort.size} of {clients} leaves some out; leave [cohort] out"
+            f"{search.name} needs all {clients} clients in every round, not cohort.size = {cohort.size}; leave [cohort] out"
         )
     if federation.validation is None and not federation.holders():
         raise ConfigError(
-            f"{search.name} needs samples to compare models on; legal with data.validation or partition.validation above 0"
+            f"{search.name} needs samples to compare models on: data.validation or partition.validation must be above 0"
         )
 
 
 def _check_server_samples(method: Method, federation: Federation) -> None:
-    wanting = next((part.name for part in method.parts if part.server_samples), None)
-    if wanting is not None and federation.validation is None:
+    learner = next((part.name for part in method.parts if part.server_samples), None)
+    if learner is not None and federation.validation is None:
         raise ConfigError(
-            f"{wanting} learns from samples of the server as it is set; legal with data.validation above 0"
+            f"{learner} learns from samples of the server here: data.validation must be above 0"
         )
 
 
 def _check_sizes(local: Local, rounds: int, dtype: torch.dtype) -> None:
-    """What steps are multiplied by fits the type that they are made in; a schedule is told of here, not in its last round."""
+    """Learning rates and weight decay must be finite in the model's dtype; a schedule is checked up to its last round."""
     last = local.rate(rounds - 1, rounds)
     given = {
         "lr": local.lr,
@@ -169,14 +165,14 @@ def _check_sizes(local: Local, rounds: int, dtype: torch.dtype) -> None:
     for key, value in given.items():
         if not abs(value) <= most:
             raise ConfigError(
-                f"local.{key} = {value:g} is not legal with {str(dtype).removeprefix('torch.')}; legal: at most {most:.4g} in size"
+                f"local.{key} must be at most {most:.4g} in size with {str(dtype).removeprefix('torch.')}, not {value:g}"
             )
 
 
 def _check_precision(model: FunctionalModel, settings: EngineSettings, federation: Federation) -> None:
     if settings.precision != "full" and not federation.train.x.is_cuda:
         raise ConfigError(
-            f"engine.precision = {settings.precision!r} is for a GPU, and this run is on {federation.train.x.device}; legal here: 'full'"
+            f"engine.precision must be 'full' on {federation.train.x.device}, not {settings.precision!r}, which needs a GPU"
         )
     if model.half and model.dtype != torch.float32:
-        raise ConfigError(f"engine.precision = 'bf16' is not legal with {model.dtype}; legal: 'full', 'tf32'")
+        raise ConfigError(f"engine.precision must be 'full' or 'tf32' with {model.dtype}, not 'bf16'")

@@ -1,4 +1,4 @@
-"""The one loop of all runs: rounds to the last, scored when due, until too many were skipped."""
+"""The loop over rounds of every run: train, evaluate when due, stop when too many rounds were skipped."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from counterpoise.server.round import Outcome, ServerState
 
 
 class Ended(NamedTuple):
-    """A round of one run: the state after it, its row of the log, and its share of the time."""
+    """One round of one run: the state after it, its row of the log, and its seconds."""
 
     state: ServerState
     row: dict[str, Any]
@@ -26,9 +26,9 @@ def drive(
     evaluate_every: int = 1,
     before: Sequence[Rows] | None = None,
 ) -> Iterator[list[Ended]]:
-    """Round after round of one run, or of several that were joined; `before`: rows of the rounds behind each.
+    """The rounds of one run, or of several joined ones; `before`: rows of the rounds already done, per run.
 
-    One that diverges stops no other; only when all have skipped too many rounds in a row it ends in a RunError.
+    A run that diverges does not stop the others; a RunError is raised only when all have skipped too many rounds in a row.
     """
     rounds = simulations[0].rounds
     patience = [
@@ -47,12 +47,12 @@ def drive(
             Ended(state, outcome.row() | found, spent)
             for (state, outcome), found in zip(ended, scores, strict=True)
         ]
-        lost = [one.see(outcome) for one, (_, outcome) in zip(patience, ended, strict=True)]
-        if states[0].round < rounds and all(lost):  # the end has words of its own
+        lost = [one.count(outcome) for one, (_, outcome) in zip(patience, ended, strict=True)]
+        if states[0].round < rounds and all(lost):  # after the last round `conclude` says why
             raise RunError(lost[0])
 
 
 def _check_answered(last: bool, outcomes: Sequence[Outcome]) -> None:
-    """A last round without any answer is not written down, so that the run can still get a result."""
+    """A last round without any reply is not recorded, so that a resumed run can still get a result."""
     if last and all(outcome.unanswered for outcome in outcomes):
         raise RunError(f"nobody answered in the last round, of {outcomes[0].asked} clients asked")

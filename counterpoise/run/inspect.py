@@ -1,4 +1,4 @@
-"""What a practitioner wants to know of data before training: classes, clients, and how the two disagree."""
+"""Data before training: classes, clients, and how skewed the clients are."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_CLIENTS = 40  # clients that are listed one by one
 def look_at(
     source: str, label: str | None, client: str | None, by_client: bool, root: Path | None
 ) -> Federation:
-    """The federation of a user's file, of an experiment, or of a data set by name; without clients all is one client."""
+    """The federation of a user's file, an experiment file or a data set by name; data without clients is one client."""
     from counterpoise.data.own import open_data
 
     path = Path(source)
@@ -33,7 +33,7 @@ def look_at(
 
 
 def as_clients(data: Dataset) -> Federation:
-    """The data's own clients, or all of it as one."""
+    """The data's own clients, or all of it as one client."""
     if data.assignment is not None:
         return assigned_federation(data)
     return (
@@ -42,7 +42,7 @@ def as_clients(data: Dataset) -> Federation:
 
 
 def report_lines(federation: Federation) -> Iterator[str]:
-    """The findings, line by line."""
+    """The report, line by line."""
     counts = federation.counts().numpy()
     totals, skew = counts.sum(0), describe(counts)
     yield f"{federation.name}: {totals.sum()} training and {len(federation.test.y)} test samples, {len(totals)} classes, {len(counts)} clients"

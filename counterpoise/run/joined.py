@@ -1,4 +1,4 @@
-"""Runs that differ in their seeds, partitions, models and learning rates, and in nothing else, as one stacked program."""
+"""Runs that differ only in seed, partition, initial model and learning rate, trained as one stacked program."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from counterpoise.run.simulation import Simulation
 
 
 def join(simulations: Sequence[Simulation]) -> list[Simulation]:
-    """The simulations with one trainer for all; they must have been made for it, with `share_samples`."""
+    """The simulations with one trainer for all; their federations must come from `share_samples`."""
     first = simulations[0]
     for other in simulations:
         _check_alike(first, other)
@@ -25,7 +25,7 @@ def join(simulations: Sequence[Simulation]) -> list[Simulation]:
 
 
 def share_samples(placed: Federation, other: Federation) -> Federation:
-    """The other federation on the very samples of the first, so that one tensor serves both."""
+    """The other federation on the tensors of the first, so that samples are stored once."""
     pairs = ((placed.train, other.train), (placed.test, other.test), (placed.validation, other.validation))
     for ours, theirs in pairs:
         if (ours is None) != (theirs is None) or (
@@ -38,7 +38,7 @@ def share_samples(placed: Federation, other: Federation) -> Federation:
 
 
 def _engine_of(simulation: Simulation) -> EmbeddedEngine:
-    """The simulation's engine, which must be one of this process."""
+    """The simulation's engine, which must run in this process."""
     if not isinstance(simulation.engine, EmbeddedEngine):
         raise ConfigError("runs can be trained together only in one process")
     return simulation.engine

@@ -1,4 +1,4 @@
-"""What others may hear of a run: pictures, a progress bar, a log of traffic. A run itself draws and prints nothing."""
+"""Callbacks of a run: pictures, a progress bar, a log of traffic. A run itself draws and prints nothing."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from counterpoise.run.store.run import Run
 
 
 class Listener:
-    """Hears of a run in its folder; what a listener does not define does nothing."""
+    """Is told when a run begins, after each round, and when it ends; each method does nothing by default."""
 
     def began(self, run: Run) -> None:
-        """The run starts, or goes on."""
+        """The run starts, or is resumed."""
 
     def round_ended(self, row: Mapping[str, Any], rounds: int) -> None:
-        """A row of metrics was written, of so many rounds."""
+        """A row of metrics was written; `rounds` is the total."""
 
     def ended(self, run: Run, rows: Rows) -> None:
         """The run has a result; its summary is written next."""

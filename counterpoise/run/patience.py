@@ -14,18 +14,18 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 class GivenUpError(RunError):
-    """A run that came to its last round without a result, and would again."""
+    """A run that reached its last round without a result, and would do so again."""
 
 
 class Patience:
-    """Counts rounds in a row in which no reply could be used, however often the run was resumed."""
+    """Counts rounds in a row in which no reply could be used, across resumes."""
 
     def __init__(self, most: int, rows: Rows = ()) -> None:
         self._most, self._skipped = most, skipped_at_end(rows)
         self._lost = ""
 
-    def see(self, outcome: Outcome) -> str:
-        """Why the run ends, once there were too many of them; one that is resumed then tries one more round."""
+    def count(self, outcome: Outcome) -> str:
+        """Why the run stops, once there were too many, else ""; a run that is resumed then tries one more round."""
         self._skipped = self._skipped + 1 if outcome.skipped else 0
         if self._skipped >= self._most:
             self._lost = self._lost or _why_skipped(self._skipped, outcome)
@@ -33,10 +33,10 @@ class Patience:
 
 
 def why_given_up(rows: Rows, most: int, rounds: int) -> str | None:
-    """Why a run with these rows has no result, even if it was taken to its end later; None: it has, or may have one.
+    """Why a run with these rows has no result, even if later rounds went well; None: it has one, or may get one.
 
-    Rounds without a reply are an outage, which passes unless the run ends in it. Replies that cannot be used are what
-    the method does.
+    Rounds without any reply are an outage, which counts only at the end of the run. Replies that cannot be used mean that
+    the method diverged.
     """
     stretches = itertools.groupby(rows, lambda row: row.get("skipped") and bool(row["rejected"]))
     longest = max((len(list(stretch)) for skipped, stretch in stretches if skipped), default=0)
@@ -54,7 +54,7 @@ def _which(last: int, rounds: int) -> str:
 
 
 def skipped_at_end(rows: Rows) -> int:
-    """How many rounds at the end were skipped."""
+    """Number of skipped rounds at the end."""
     return len([*itertools.takewhile(lambda row: row.get("skipped"), reversed(rows))])
 
 

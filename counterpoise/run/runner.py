@@ -1,4 +1,4 @@
-"""Run experiments in folders, one or several in one program, so that they can be stopped at any moment and go on."""
+"""Run experiments in folders, one or several in one program; each can be killed at any moment and resumed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from counterpoise.server.round import ServerState
 
 
 class Member(NamedTuple):
-    """A run: what it is, where it goes, and its clients."""
+    """A run: its experiment, folder and federation."""
 
     experiment: Experiment
     path: Path
@@ -59,22 +59,20 @@ def resume(
     connect: Connect = build_engine,
     max_skipped: int | None = None,
 ) -> dict[str, Any]:
-    """Go on from the newest whole checkpoint, with other patience where that is given; returns the summary."""
+    """Go on from the newest intact checkpoint, with another `max_skipped` where given; returns the summary."""
     folder = RunFolder(path)
     if not folder.holds_run():
         raise ConfigError(f"{path} holds no run: there is no config.toml in it")
     experiment = with_patience(load_experiment(folder.config), max_skipped)
     if experiment.engine.together:
-        raise ConfigError(
-            f"{path} is trained together with other runs; give the command again that started them"
-        )
+        raise ConfigError(f"{path} is trained together with other runs; repeat the command that started them")
     check_tracker(experiment.track.to)
     member = Member(experiment, path, federation or load_federation(experiment))
     return _run_alone(member, listeners, model, connect)
 
 
 def run_together(members: Sequence[Member], listeners: Sequence[Listener] = ()) -> list[dict[str, Any] | str]:
-    """Start runs that train in one program, or go on with all of them; their summaries, or why they have none."""
+    """Start or resume runs that train in one program; returns their summaries, or why they have none."""
     names = [member.path.name for member in members]
     members = [member._replace(experiment=_named(member, names)) for member in members]
     check_tracker(members[0].experiment.track.to)
@@ -97,14 +95,14 @@ def _run_alone(
 def _execute(
     members: Sequence[Member], simulations: Sequence[Simulation], listeners: Sequence[Listener]
 ) -> list[dict[str, Any] | str]:
-    """Runs from where they are, the start or a checkpoint, to their end."""
+    """Runs from their start or newest checkpoint to their end."""
     folders = [RunFolder(member.path) for member in members]
     began = [folder.holds_run() for folder in folders]
     with ExitStack() as held:
         for simulation in simulations:
             held.callback(simulation.close)
-        # Simulations are made before the locks, so that worker processes do not hold them; and opened before the folders,
-        # so that a config that does not fit leaves none.
+        # Simulations are made before the locks, so that worker processes do not inherit them, and opened before the
+        # folders, so that a config that does not fit leaves no folder.
         states = [] if any(began) else [simulation.open() for simulation in simulations]
         for folder, known in zip(folders, began, strict=True):
             if not known:
@@ -125,7 +123,7 @@ def _execute(
 def _go_on(
     runs: Sequence[Run], starts: Sequence[tuple[ServerState, float]], listeners: Sequence[Listener]
 ) -> list[dict[str, Any] | str]:
-    """Rounds until the end, each written down."""
+    """Rounds until the end, each recorded."""
     states, seconds = [state for state, _ in starts], [spent for _, spent in starts]
     experiment, before = runs[0].experiment, [rows_before(*pair) for pair in zip(runs, states, strict=True)]
     with ExitStack() as trackers:
@@ -136,18 +134,18 @@ def _go_on(
             for place, one in enumerate(ended):
                 seconds[place] += one.seconds
                 record_round(runs[place], one.state, one.row, one.seconds, seconds[place])
-                for tell in (*(listener.round_ended for listener in listeners), tracks[place]):
-                    tell(one.row, experiment.rounds)
+                for notify in (*(listener.round_ended for listener in listeners), tracks[place]):
+                    notify(one.row, experiment.rounds)
 
-    def told(run: Run, rows: Rows) -> None:
+    def notify_end(run: Run, rows: Rows) -> None:
         for listener in listeners:
             listener.ended(run, rows)
 
-    return [conclude(*one, told) for one in zip(runs, states, seconds, strict=True)]
+    return [conclude(*one, notify_end) for one in zip(runs, states, seconds, strict=True)]
 
 
 def _restore(runs: Sequence[Run]) -> list[tuple[ServerState, float]]:
-    """The newest round that all runs have a checkpoint of; a stop may have come between two of them."""
+    """The states at the newest round of which all runs have a checkpoint; a kill may have come between two saves."""
     while True:
         found = [restore(run) for run in runs]
         last = min(state.round for state, _ in found)
@@ -159,13 +157,13 @@ def _restore(runs: Sequence[Run]) -> list[tuple[ServerState, float]]:
 
 
 def _named(member: Member, names: list[str]) -> Experiment:
-    """Every run's config names all that train with it, so that they are only continued together, as they began."""
+    """The config of each run names all that train with it, so that they can only be resumed together."""
     folder = RunFolder(member.path)
     if not folder.holds_run():
         return replace(member.experiment, engine=replace(member.experiment.engine, together=names))
     known = load_experiment(folder.config)
     if known.engine.together != names:
         raise ConfigError(
-            f"{member.path} began together with {known.engine.together or 'none'} and cannot go on with {names}"
+            f"{member.path} began together with {known.engine.together or 'none'} and cannot be resumed with {names}"
         )
     return with_patience(known, member.experiment.engine.max_skipped)

@@ -1,4 +1,4 @@
-"""A method at work on a federation, round by round, with any engine: one run, or several that were joined."""
+"""A method on a federation, round by round, with any engine: one run, or several joined ones."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ from counterpoise.server.round import (
 )
 from counterpoise.server.search import Scores, Traffic, propose_tasks
 
-EXACT_DIGITS = 12  # of a mean of recalls; those behind come from rounding
+EXACT_DIGITS = 12  # of a mean of recalls; further digits are rounding errors
 
 
 @dataclass(frozen=True)
 class Simulation:
-    """Everything a run needs, settled; the state that changes is passed in and handed back."""
+    """All fixed choices of a run; the state that changes is passed in and returned."""
 
     method: Method
     work: Workplace
@@ -54,13 +54,13 @@ class Simulation:
 
     @property
     def server(self) -> Server:
-        """What the rounds have in common."""
+        """What all rounds share."""
         clients = len(self.work.federation.clients)
         bound = self.cohort.max_influence or None
         return Server(self.method, self.engine, clients, self.validate, self._measure(), bound, self.seed)
 
     def open(self) -> ServerState:
-        """The server before round 0; clients forget what they kept."""
+        """The server before round 0; clears the memory of all clients."""
         self.engine.memory.clear()
         model, federation = self.work.model, self.work.federation
         census = Census(federation.samples(), len(federation.classes), self.rounds)
@@ -71,11 +71,11 @@ class Simulation:
         return open_server(self.method, params, buffers, census, self.engine)
 
     def advance(self, state: ServerState, tasks: Sequence[Task] | None = None) -> tuple[ServerState, Outcome]:
-        """One more round, of these tasks or of those that the cohort comes to."""
+        """One more round, of these tasks or of those of the drawn cohort."""
         return advance([self], [state], None if tasks is None else [tasks])[0]
 
     def rehearse(self) -> None:
-        """Open a first task of every client, and train nothing: parts that do not fit the clients say so."""
+        """Open the first task of every client without training, so that parts that do not fit raise their errors."""
         state, method = self.open(), self.method
         everyone = Cohort().draw(self.seed, state.round, self.work.federation.samples())
         broadcast = announce(method, state, self.work.local.rate(state.round, self.rounds))
@@ -84,7 +84,7 @@ class Simulation:
             open_task(self.work, task, memory, broadcast)
 
     def tasks(self, state: ServerState) -> Sequence[Task]:
-        """What the next round asks for."""
+        """The tasks of the next round."""
         cohort = self.cohort.draw(self.seed, state.round, self.work.federation.samples())
         return propose_tasks(self.method, state.slots, state.round, cohort)
 
@@ -99,14 +99,14 @@ class Simulation:
         )
 
     def evaluate(self, state: ServerState, tested: Tree | None = None) -> dict[str, Any]:
-        """Scores on the test set, on the server's validation set, and on what clients hold out, where there are such.
+        """Scores on the test set, and, where there are any, on the server's validation set and on held-out client samples.
 
-        `tested`: what `count_all` counts on the test set, where that is known already.
+        `tested`: the counts of `count_all` on the test set, where they are known already.
         """
         federation = self.work.federation
         with threads(self.settings.threads), arithmetic(self.settings.precision):
             clients = federation.holders()
-            alone = not len(federation.test.y)  # a server without a test set of its own
+            alone = not len(federation.test.y)  # a server without a test set
             counted = count_all if alone else count
             sums = self._measure_clients(state, clients, counted) if self.scoring.clients else {}
             if alone:
@@ -119,12 +119,12 @@ class Simulation:
         return scores | self.diagnostics(state)
 
     def diagnostics(self, state: ServerState) -> dict[str, Any]:
-        """What the method's parts want looked at."""
+        """The charts of the method's parts."""
         found = diagnose(self.method, state)
         return {"diagnostics": found} if found else {}
 
     def validate(self, models: Params, buffers: Params) -> Scores:
-        """Balanced accuracy of stacked models on the server's validation set, else on all that clients hold out."""
+        """Balanced accuracy of stacked models on the server's validation set, else on all held-out client samples."""
         federation = self.work.federation
         if federation.validation is not None:
             given = self.work.model, models, buffers, federation.validation, federation.scaling
@@ -135,7 +135,7 @@ class Simulation:
         return Scores(balanced_accuracies(sums["confusion"].sum(0)), traffic)
 
     def close(self) -> None:
-        """End worker processes."""
+        """Stop worker processes."""
         self.engine.close()
 
     def module(self, state: ServerState) -> nn.Module:
@@ -143,7 +143,7 @@ class Simulation:
         return self.work.model.load(state.params, state.buffers)
 
     def _measure(self) -> Measure | None:
-        """What a server rule may find out about a model from the server's own samples."""
+        """How a server rule may measure a model on the server's validation samples; None without such samples."""
         federation = self.work.federation
         if federation.validation is None:
             return None
@@ -157,7 +157,7 @@ class Simulation:
         return self.scoring.scores(sums)
 
     def _measure_clients(self, state: ServerState, clients: list[int], counted: Measurement) -> Tree:
-        """Sums [W, ...] of the model on what each of these clients holds out."""
+        """Sums [W, ...] of the model on the held-out samples of each of these clients."""
         params, buffers = (
             tmap(lambda leaf: leaf.unsqueeze(0), tree) for tree in (state.params, state.buffers)
         )
@@ -169,7 +169,7 @@ def advance(
     states: Sequence[ServerState],
     tasks: Sequence[Sequence[Task]] | None = None,
 ) -> list[tuple[ServerState, Outcome]]:
-    """One more round of each run; runs that were joined train in one program."""
+    """One more round of each run; joined runs train in one program."""
     settings = simulations[0].settings
     asked = tasks or [sim.tasks(state) for sim, state in zip(simulations, states, strict=True)]
     opened = [
@@ -186,7 +186,7 @@ def advance(
 
 
 def evaluate(simulations: Sequence[Simulation], states: Sequence[ServerState]) -> list[dict[str, Any]]:
-    """Scores of each run; models of joined runs pass over the test set side by side."""
+    """Scores of each run; models of joined runs are evaluated on the test set in one pass."""
     tested = [None] if len(simulations) == 1 else _tested(simulations[0], states)
     return [sim.evaluate(state, sums) for sim, state, sums in zip(simulations, states, tested, strict=True)]
 
@@ -200,6 +200,6 @@ def _tested(first: Simulation, states: Sequence[ServerState]) -> list[Tree]:
 
 
 def balanced_accuracies(confusions: Tensor) -> Tensor:
-    """[M] of confusions [M, C, C]; equal scores come out equal, in whatever order their recalls were added up."""
+    """[M] of confusions [M, C, C]; rounded, so that equal scores are equal in whatever order recalls were summed."""
     scores = [round(balanced_accuracy(one) or 0.0, EXACT_DIGITS) for one in confusions.cpu()]
     return torch.tensor(scores, dtype=torch.float64)

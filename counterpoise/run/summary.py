@@ -1,4 +1,4 @@
-"""What a run came to, in one table."""
+"""The summary of a run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LAST = 10
 def summarise(
     simulation: Simulation, state: ServerState, rows: Sequence[Mapping[str, Any]], seconds: float
 ) -> dict[str, Any]:
-    """Scores of a run that is at its end, how long it took, and where."""
+    """Scores of a finished run, its seconds, engine and device."""
     return {
         "method": simulation.method.name,
         "seed": simulation.seed,
@@ -30,7 +30,7 @@ def summarise(
 
 
 def summarise_rows(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Last, best and mean of the last ten evaluations of each score, and what went wrong on the way."""
+    """Last, best and mean of the last ten evaluations of each score, and counts of refused replies and skipped rounds."""
     scored = [row for row in rows if "accuracy" in row]
     last = {
         key: value

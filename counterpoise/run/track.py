@@ -1,4 +1,4 @@
-"""Scores to TensorBoard or MLflow as a run goes on; a tracker that fails costs a warning, never the run."""
+"""Scores to TensorBoard or MLflow during a run; a tracker that fails gives one warning and does not stop the run."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from counterpoise.system.atomic import write_atomically
 from counterpoise.system.toml import write_toml
 
 EXTRAS = {"tensorboard": "track", "mlflow": "mlflow"}  # package -> extra that brings it
-LONGEST_PARAMETER = 500  # characters that every MLflow server takes
+LONGEST_PARAMETER = 500  # characters that every MLflow server accepts
 
 
 class Tracker(Protocol):
-    """Takes the scores of a round; `step` is the number of rounds done."""
+    """Receives the scores of a round; `step` is the number of rounds done."""
 
     def write(self, step: int, scores: Mapping[str, float]) -> None: ...
 
@@ -31,14 +31,14 @@ class Tracker(Protocol):
 
 
 def check_tracker(to: str) -> None:
-    """Refuse a tracker whose package is not there, before anything runs."""
+    """Refuse a tracker whose package is not installed, before anything runs."""
     if to in EXTRAS and find_spec(to) is None:
-        raise ConfigError(f"track.to = {to!r} needs {to}; legal: pip install 'counterpoise[{EXTRAS[to]}]'")
+        raise ConfigError(f"track.to = {to!r} needs {to}: pip install 'counterpoise[{EXTRAS[to]}]'")
 
 
 @contextmanager
 def tracked(experiment: Experiment, folder: RunFolder) -> Iterator[Callable[[Mapping[str, Any], int], None]]:
-    """Hands on the scores of the rounds so far and of each round to come, for as long as the tracker takes them."""
+    """Sends the scores of all rounds so far and of each further round, until the tracker fails."""
     if experiment.track.to == "none":
         yield lambda row, rounds: None
         return
@@ -58,7 +58,7 @@ def tracked(experiment: Experiment, folder: RunFolder) -> Iterator[Callable[[Map
 
 
 class Tracking:
-    """The way to a tracker, which is cut at the first failure."""
+    """Sends rows to a tracker, and drops it at its first failure."""
 
     def __init__(self, to: str) -> None:
         self.to = to
@@ -73,18 +73,18 @@ class Tracking:
     def guarded(self) -> Iterator[None]:
         try:
             yield
-        except Exception as error:  # whatever a tracker does, it is not the run's fault
+        except Exception as error:  # no failure of a tracker may stop the run
             self.tracker = None
-            words = " ".join(f"{type(error).__name__}: {error}".split())
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
             logging.getLogger("counterpoise").warning(
-                "%s takes no scores any more (%s); the run goes on, and `counterpoise resume` hands them on later",
+                "%s failed (%s); the run goes on without it, and `counterpoise resume` sends the scores later",
                 self.to,
-                words,
+                reason,
             )
 
 
 def scores_of(row: Mapping[str, Any]) -> dict[str, float]:
-    """The numbers of a row, those of a table inside it as ``validation/accuracy``."""
+    """The numbers of a row; those of a nested table as ``validation/accuracy``."""
     found: dict[str, float] = {}
     for name, value in row.items():
         if isinstance(value, Mapping) and name != "diagnostics":
@@ -95,7 +95,7 @@ def scores_of(row: Mapping[str, Any]) -> dict[str, float]:
 
 
 class TensorBoard:
-    """Event files; what an earlier session wrote is declared void and all rounds are written again."""
+    """Event files; what an earlier session wrote is purged and all rounds are written again."""
 
     def __init__(self, experiment: Experiment, folder: RunFolder) -> None:
         from torch.utils.tensorboard import SummaryWriter
@@ -115,10 +115,10 @@ class TensorBoard:
 
 
 class MLflow:
-    """A run of an MLflow server or data base; its id is kept in the run's folder, so that it goes on as the same."""
+    """A run of an MLflow server or database; its id is stored in the run's folder, so that a resumed run continues it."""
 
     def __init__(self, experiment: Experiment, folder: RunFolder) -> None:
-        # Runs may be of data that is nobody's business: MLflow must not report home that it is used.
+        # Runs may be on private data: MLflow must send no telemetry.
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
         from mlflow import MlflowClient
 

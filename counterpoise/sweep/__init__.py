@@ -1,1 +1,1 @@
-"""Many runs: which, in which order, on which machines, and tuned how."""
+"""Sweeps: which runs, in which order, on which machines, and how methods are tuned."""

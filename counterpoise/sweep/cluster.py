@@ -1,4 +1,4 @@
-"""Runs as tasks of a Ray cluster, for sweeps that outgrow one machine; all nodes must see the sweep's folder."""
+"""Runs as tasks of a Ray cluster, for sweeps larger than one machine; all nodes must see the sweep's folder."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from counterpoise.sweep.execute import Event, Executor, Group, Order, run_group,
 QUIET = (
     "RAY_USAGE_STATS_ENABLED",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO",
-)  # no reports home, no advice on stderr
+)  # no telemetry, no advice on stderr
 
 
 def on_ray(groups: Sequence[Group], processes: int) -> Generator[Event]:
-    """On the cluster that RAY_ADDRESS names, else on a small one of so many processes that ends with the sweep."""
+    """On the cluster at RAY_ADDRESS, else on a local one of this many processes that ends with the sweep."""
     for name in QUIET:
         os.environ.setdefault(name, "0")
     try:
@@ -31,13 +31,13 @@ def on_ray(groups: Sequence[Group], processes: int) -> Generator[Event]:
     )
     ray.init(log_to_driver=False, logging_level=logging.ERROR, **own)
     try:
-        yield from share_out(groups, RayHands(ray))
+        yield from share_out(groups, RayExecutor(ray))
     finally:
         ray.shutdown()
 
 
-class RayHands(Executor[Any]):
-    """One task of one core for each group."""
+class RayExecutor(Executor[Any]):
+    """One Ray task of one core per group."""
 
     def __init__(self, ray: Any) -> None:
         self._ray = ray
@@ -63,7 +63,7 @@ class RayHands(Executor[Any]):
 
 
 def run_remotely(orders: str, root: str) -> str:
-    """What a task does: the orders of a group, with the data where the sweep has it."""
+    """The body of a Ray task: run the orders of a group, with the data root of the sweep."""
     os.environ.setdefault("COUNTERPOISE_DATA", root)
     use_one_thread()
     return json.dumps(run_group([Order(**one) for one in json.loads(orders)]))

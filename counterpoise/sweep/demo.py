@@ -1,4 +1,4 @@
-"""The product in a few minutes: FedAvg, baselines and remedies for class imbalance on long-tailed data."""
+"""The sweep of `counterpoise demo`: FedAvg, baselines and remedies for class imbalance on long-tailed data."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from counterpoise.data.root import look_for
 from counterpoise.sweep.sweep import Sweep, make_sweep
 
-# A system of a paper joins the demo by being listed here.
+# To add a method to the demo, list it here.
 METHODS: list[Any] = [
     "fedavg",
     "fedprox",
@@ -46,11 +46,11 @@ FASHION: dict[str, Any] = {
 }
 
 
-SEEDS = 10  # with a dozen methods, pairs enough that a test can find a difference after Holm's correction
+SEEDS = 10  # enough pairs to find a difference among a dozen methods after Holm's correction
 
 
 def demo_sweep(seeds: int = SEEDS, rounds: int | None = None) -> Sweep:
-    """Long-tailed digits, and Fashion-MNIST where its files are found."""
+    """Long-tailed digits, and Fashion-MNIST if its files are found."""
     problems = [DIGITS, FASHION] if has_fashion() else [DIGITS]
     return make_sweep(
         {

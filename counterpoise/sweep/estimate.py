@@ -1,4 +1,4 @@
-"""What a sweep would do and about how long it would take, from a few steps of each problem."""
+"""The runs of a sweep and an estimate of their time, from a few steps of each problem."""
 
 from __future__ import annotations
 
@@ -16,21 +16,23 @@ from counterpoise.sweep.jobs import Job, expand, has_begun, is_done
 from counterpoise.sweep.sweep import Sweep
 from counterpoise.sweep.tune import jobs_of, searches_of
 
-STEPS = 4  # of a client, from which the time of a round is told
+STEPS = 4  # of a client, from which the time of a round is estimated
 
 State = Literal["done", "stopped", "to run"]
 
 
 class DryRun(NamedTuple):
-    """The runs of a sweep, tuning first; with tuning, the runs after it take the settings that it chooses."""
+    """The runs of a sweep, tuning runs first; the others use the settings that tuning will choose."""
 
     jobs: list[Job]
     states: list[State]
-    seconds: float  # of one process for what is not done; methods are taken to cost what the first one does
+    seconds: (
+        float  # in one process for what is not done; all methods are assumed to cost as much as the first
+    )
 
 
 def plan_sweep(sweep: Sweep, out: Path) -> DryRun:
-    """What there is to do; nothing is written."""
+    """The runs and their states; nothing is written."""
     jobs = [*jobs_of(searches_of(sweep)), *expand(sweep)]
     states = [_state(job, out) for job in jobs]
     todo = [job for job, state in zip(jobs, states, strict=True) if state != "done"]
@@ -38,14 +40,14 @@ def plan_sweep(sweep: Sweep, out: Path) -> DryRun:
 
 
 def estimate_seconds(jobs: Sequence[Job]) -> float:
-    """Rounds to come, at the pace of a few steps of each problem on one process."""
+    """Seconds of all rounds in one process, at the pace of a few steps of each problem."""
     first = {job.problem: job for job in reversed(jobs)}
-    pace = {problem: _seconds_a_round(job) for problem, job in first.items()}
+    pace = {problem: _seconds_per_round(job) for problem, job in first.items()}
     return sum(job.experiment.rounds * pace[job.problem] for job in jobs)
 
 
-def _seconds_a_round(job: Job) -> float:
-    """From a few steps of one client, so that a plan of long runs does not take long itself."""
+def _seconds_per_round(job: Job) -> float:
+    """Estimated from a few steps of one client, so that a dry run of long runs is short."""
     federation, local = load_federation(job.experiment), job.experiment.local
     few = tuple(rows[: STEPS * local.batch_size] for rows in federation.clients)
     engine = replace(job.experiment.engine, processes=1, compile=False)

@@ -1,4 +1,4 @@
-"""Runs of a sweep, one after another or in worker processes; each can be stopped at any moment and goes on later."""
+"""Execute the runs of a sweep, one after another or in worker processes; each can be killed and resumed."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from counterpoise.system.atomic import write_atomically
 from counterpoise.system.toml import write_toml
 
 LISTENERS = (Pictures(),)
-DATA = ("data", "partition", "seed")  # what decides who holds which samples
+DATA = ("data", "partition", "seed")  # keys that decide the samples of each client
 
 
 class Order(NamedTuple):
-    """A run as it travels to whoever executes it: plain words and numbers."""
+    """A run as it is sent to a worker: plain strings and numbers."""
 
     path: str
     config: dict[str, Any]
@@ -42,7 +42,7 @@ Handle = TypeVar("Handle", bound=Hashable)
 
 
 class Event(NamedTuple):
-    """A run began, or it ended, well where there is no error."""
+    """A run began or ended; it succeeded if there is no error."""
 
     path: str
     ended: bool = False
@@ -50,21 +50,21 @@ class Event(NamedTuple):
 
 
 class Executor(Protocol[Handle]):
-    """Those who execute groups of runs; a handle stands for a group at work."""
+    """Executes groups of runs; a handle stands for a running group."""
 
-    places: int  # groups at work at once
+    places: int  # groups that run at once
 
     def submit(self, group: Group) -> Handle: ...
 
     def collect(self, busy: Sequence[Handle]) -> list[tuple[Handle, list[str | None] | str]]:
-        """Wait for some to end: the error of each run, or one line where all of the group were lost."""
+        """Wait until some end: the error of each run, or one line if the whole group was lost."""
 
     def close(self) -> None: ...
 
 
 def order(job: Job, out: Path, alone: bool) -> Order:
-    """The job as it travels; beside others a run keeps to one process."""
-    # Only what was given: a pack, for one, refuses a partition that someone set.
+    """The job as an order; unless it runs alone, a run uses one process."""
+    # Only the given keys: a pack refuses a partition that was set.
     tables = job.experiment.given()
     if not alone:
         tables["engine"] = tables.get("engine", {}) | {"processes": 1}
@@ -72,7 +72,7 @@ def order(job: Job, out: Path, alone: bool) -> Order:
 
 
 def group(orders: Sequence[Order]) -> list[Group]:
-    """Which runs are executed together: those that differ only in seed and learning rate, where an engine can stack them."""
+    """Groups of runs that differ only in seed and learning rate, where the stacked engine can train them together."""
     groups: dict[str, list[Order]] = {}
     for one in orders:
         groups.setdefault(_group_key(one), []).append(one)
@@ -80,7 +80,7 @@ def group(orders: Sequence[Order]) -> list[Group]:
 
 
 def _group_key(one: Order) -> str:
-    """What runs of one program have in common; a run that began keeps to those it began with."""
+    """Runs with equal keys share a program; a run that began stays with those it began with."""
     folder = RunFolder(Path(one.path))
     if has_begun(folder):
         known = known_experiment(folder)
@@ -94,14 +94,14 @@ def _group_key(one: Order) -> str:
 
 
 def run_group(orders: Group) -> list[str | None]:
-    """Execute runs that belong together; the error of each, None where it went well."""
+    """Execute a group; the error of each run, None where it succeeded."""
     if len(orders) == 1:
         return [run_one(one) for one in orders]
     try:
         ended = run_together([_member(one) for one in orders], LISTENERS)
-    except ConfigError:  # they cannot be joined, or one is at fault, which each will say for itself
+    except ConfigError:  # they cannot be joined, or one of them is invalid: run one by one
         return [run_one(one) for one in orders]
-    except Exception as error:  # whatever it is, other runs go on
+    except Exception as error:  # no error of one group may stop the others
         return [note_failure(one, in_one_line(error)) for one in orders]
     return [
         note_failure(one, end) if isinstance(end, str) else None
@@ -120,7 +120,7 @@ def _federation(one: Order) -> Federation:
 
 
 def run_one(one: Order) -> str | None:
-    """Start a run, or go on with it; what goes wrong is noted in its folder in one line."""
+    """Start or resume a run; an error is written to its folder in one line."""
     folder = RunFolder(Path(one.path))
     try:
         experiment = make_experiment(one.config)
@@ -130,20 +130,20 @@ def run_one(one: Order) -> str | None:
             resume(folder.path, LISTENERS, federation, max_skipped=experiment.engine.max_skipped)
         else:
             start(experiment, folder.path, LISTENERS, federation)
-    except Exception as error:  # whatever it is, the other runs go on
+    except Exception as error:  # no error of one run may stop the others
         return note_failure(one, in_one_line(error))
     return None
 
 
 def one_by_one(groups: Sequence[Group]) -> Generator[Event]:
-    """In this process."""
+    """Execute the groups in this process."""
     for members in groups:
         yield from (Event(one.path) for one in members)
         yield from _ended(members, run_group(members))
 
 
 def share_out(groups: Sequence[Group], executor: Executor[Handle]) -> Generator[Event]:
-    """Each group to the next free place."""
+    """Submit each group to the next free worker."""
     waiting, busy = deque(groups), dict[Handle, Group]()
     try:
         while waiting or busy:
@@ -158,12 +158,12 @@ def share_out(groups: Sequence[Group], executor: Executor[Handle]) -> Generator[
 
 
 def use_one_thread() -> None:
-    """Runs side by side share the cores; idle threads would spin on them."""
+    """Parallel runs share the cores; further threads would only compete for them."""
     torch.set_num_threads(1)
 
 
 def note_failure(one: Order, error: str) -> str:
-    """Leave in the run's folder why it failed, and of which config, where none is there yet."""
+    """Write to the run's folder why it failed, and its config if it is not there."""
     folder = RunFolder(Path(one.path))
     with suppress(OSError):
         folder.path.mkdir(parents=True, exist_ok=True)
@@ -174,9 +174,9 @@ def note_failure(one: Order, error: str) -> str:
 
 
 def make_ready(folder: RunFolder) -> None:
-    """Forget a failure; of a run that never began, forget what it left, so that it starts as if new."""
+    """Remove a recorded failure, and all files of a run that never began."""
     (folder.path / FAILURE).unlink(missing_ok=True)
-    # With a record it did begin: without its config, which nobody knows then, it is refused rather than forgotten.
+    # With a record but without a config it did begin: it is refused later rather than removed.
     if not has_begun(folder) and not folder.record.exists():
         folder.forget()
 
@@ -199,6 +199,6 @@ def _ended(members: Group, answer: list[str | None] | str) -> Iterator[Event]:
 
 @functools.lru_cache(maxsize=1)
 def _load(config: str, tuning: bool) -> Federation:
-    """The data of a run, cut into clients; methods of one seed, which follow each other, share it."""
+    """The data of a run, cut into clients; cached, since methods of one seed follow each other."""
     federation = load_federation(make_experiment(json.loads(config)))
     return use_validation_as_test(federation) if tuning else federation

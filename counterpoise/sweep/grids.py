@@ -1,4 +1,4 @@
-"""The values that tuning tries: which keys a grid may hold, which of them a method has, and a drawn part of many."""
+"""The grids of tuning: which keys they may have, which apply to a method, and a random subset of large ones."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from counterpoise.sweep.sweep import MethodEntry, Sweep, Tune
 
 
 def grid_of(entry: MethodEntry, tune: Tune) -> Grid:
-    """The values tuned for a method: common ones that apply to it, and its own on top."""
+    """The grid of a method: the common keys that apply to it, and its own."""
     pieces = pieces_of(entry.method)
     common = {key: values for key, values in tune.grid.items() if _piece(key) in (None, *pieces)}
     return common | entry.grid
 
 
 def draw_settings(grid: Grid, budget: int, label: str) -> list[dict[str, Any]]:
-    """Every combination of a grid, or as many as the budget allows, drawn by the method's label alone."""
+    """All combinations of a grid, or as many as the budget allows, drawn with a seed that depends only on the label."""
     total = math.prod(map(len, grid.values()))
     numbers = list(range(min(total, budget)))
     if total > budget:
@@ -29,7 +29,7 @@ def draw_settings(grid: Grid, budget: int, label: str) -> list[dict[str, Any]]:
 
 
 def check_grids(sweep: Sweep) -> None:
-    """A grid may change how a method learns and nothing of the problem."""
+    """Refuse keys that change the problem: a grid may only change how a method learns."""
     assert sweep.tune is not None
     known = {piece for entry in sweep.methods for piece in pieces_of(entry.method)}
     for key in sweep.tune.grid:
@@ -51,14 +51,12 @@ def _check_key(source: str, key: str, pieces: Collection[str]) -> None:
     if key.startswith("local.") and key.count(".") == 1:
         return
     if not key.startswith("method.") or key.count(".") != 2:
-        raise ConfigError(
-            f"{source} is not legal; legal: local.KEY, or method.NAME.ARGUMENT such as method.fedprox.mu"
-        )
+        raise ConfigError(f"{source} must be local.KEY, or method.NAME.ARGUMENT such as method.fedprox.mu")
     if (piece := str(_piece(key))) not in pieces:
         raise ConfigError(f"{source}: no method of this name to tune; {legal_words(piece, pieces)}")
 
 
 def _piece(key: str) -> str | None:
-    """The piece of a method that a key is about, if it is about one."""
+    """The method or part that a key refers to, if any."""
     first, *rest = key.split(".")
     return rest[0] if first == "method" and rest else None

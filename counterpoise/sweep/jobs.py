@@ -1,4 +1,4 @@
-"""A sweep as a list of runs, and how a run's folder relates to the job it should hold."""
+"""A sweep as a list of jobs, and the state of each job's folder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,11 @@ from counterpoise.sweep.specs import Tables, as_name, describe_setting, merge, p
 from counterpoise.sweep.sweep import MethodEntry, Sweep
 
 Setting = Mapping[str, Any]  # values by dotted key
-LEFT_OPEN = (("engine", "chunk"), ("engine", "together"), ("partition", "clients"))  # by 0, or by none
+LEFT_OPEN = (
+    ("engine", "chunk"),
+    ("engine", "together"),
+    ("partition", "clients"),
+)  # keys that 0 or nothing leaves to the run
 
 
 class Job(NamedTuple):
@@ -40,14 +44,14 @@ class Job(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """What methods are compared on, whatever the method and the seed."""
+    """An experiment without method and seed, on which methods are compared."""
 
     name: str
     tables: Tables
 
 
 def expand(sweep: Sweep, chosen: Mapping[tuple[str, str], Setting] | None = None) -> list[Job]:
-    """The runs of a sweep, seed by seed; `chosen` holds the settings that tuning found, by method and problem."""
+    """The runs of a sweep, seed by seed; `chosen`: settings found by tuning, by method and problem."""
     chosen = chosen or {}
     return name_apart(
         make_job(entry, problem, seed, chosen.get((entry.name, problem.name), {}))
@@ -58,7 +62,7 @@ def expand(sweep: Sweep, chosen: Mapping[tuple[str, str], Setting] | None = None
 
 
 def problems_of(sweep: Sweep) -> list[Problem]:
-    """The base with every combination of what varies."""
+    """The listed problems, or the base with every combination of [vary]."""
     if sweep.problems:
         return [_given_problem(sweep.base, number, given) for number, given in enumerate(sweep.problems, 1)]
     combinations = itertools.product(*sweep.vary.values())
@@ -70,7 +74,7 @@ def problems_of(sweep: Sweep) -> list[Problem]:
 def make_job(
     entry: MethodEntry, problem: Problem, seed: int, setting: Setting, rounds: int | None = None
 ) -> Job:
-    """One run; a config that is not legal is refused here, before anything runs."""
+    """One run; an invalid config is refused here, before anything runs."""
     tables = merge(problem.tables, {"method": entry.method, "seed": seed, "local": entry.local})
     for key, value in setting.items():
         tables = put(tables, key, value)
@@ -80,7 +84,7 @@ def make_job(
 
 
 def check_names(experiment: Experiment) -> None:
-    """Every name and argument is one that there is."""
+    """Refuse unknown names and arguments."""
     experiment.build_method()
     for registry, table in (
         (DATASETS, experiment.data),
@@ -91,7 +95,7 @@ def check_names(experiment: Experiment) -> None:
 
 
 def name_apart(jobs: Iterator[Job]) -> list[Job]:
-    """The jobs with names that folders can have; where two would share one, each carries a hash of its config."""
+    """The jobs with unique names for folders; where two are equal, a hash of the config is appended."""
     named = [job._replace(name=as_name(job.name)) for job in jobs]
     counts = Counter(job.name.lower() for job in named)
     return [job if counts[job.name.lower()] == 1 else job._replace(name=_hashed(job)) for job in named]
@@ -102,21 +106,21 @@ def is_done(job: Job, out: Path) -> bool:
 
 
 def given_up(job: Job, out: Path) -> str | None:
-    """Why a run of this job would end again as it did; None: it has not ended, or well."""
+    """Why the job was given up; None if it has not ended, or succeeded."""
     return _lost(result_of(job.path(out)), job)
 
 
 def is_over(job: Job, out: Path) -> bool:
-    """Whether there is nothing left to run: it is done, or given up as all are that it was trained together with."""
+    """Whether nothing is left to run: done, or given up together with all runs trained with it."""
     result = result_of(job.path(out))
     if result is None or _is_done(result) or _lost(result, job) is None:
         return _is_done(result)
-    mates = [result_of(result.path.parent / name) for name in result.config["engine"]["together"]]
-    return all(_is_done(mate) or _lost(mate, job) is not None for mate in mates)
+    partners = [result_of(result.path.parent / name) for name in result.config["engine"]["together"]]
+    return all(_is_done(partner) or _lost(partner, job) is not None for partner in partners)
 
 
 def result_of(path: Path) -> RunResult | None:
-    """The run of a folder; None where there is none that can be trusted, which going on with it mends or tells."""
+    """The run of a folder; None if there is none or it is damaged, which resuming it repairs or reports."""
     try:
         return read_result(path) if RunFolder(path).holds_run() else None
     except CounterpoiseError:
@@ -134,7 +138,7 @@ def _lost(result: RunResult | None, job: Job) -> str | None:
 
 
 def check_folders(jobs: Sequence[Job], out: Path) -> None:
-    """Refuse a folder that holds a run of another config: nothing is written over."""
+    """Refuse a folder that holds a run of another config: nothing is overwritten."""
     for job in jobs:
         folder = RunFolder(job.path(out))
         known = known_experiment(folder) if has_begun(folder) else None
@@ -145,12 +149,12 @@ def check_folders(jobs: Sequence[Job], out: Path) -> None:
 
 
 def has_begun(folder: RunFolder) -> bool:
-    """Whether there is a run to go on with; a run that failed before its record was written starts again."""
+    """Whether there is a run to resume; one that failed before its record was written starts again."""
     return folder.holds_run() and (folder.record.exists() or folder.has_checkpoint())
 
 
 def known_experiment(folder: RunFolder) -> Experiment | None:
-    """What a folder's config says; None where it is damaged, which is told when that run is to go on."""
+    """The experiment of a folder's config; None if it is damaged, which is reported when that run is resumed."""
     try:
         return load_experiment(folder.config)
     except ConfigError:
@@ -158,7 +162,7 @@ def known_experiment(folder: RunFolder) -> Experiment | None:
 
 
 def _difference(found: Experiment, wanted: Experiment) -> str | None:
-    """What differs between a settled config and a wanted one, but for choices that were left open."""
+    """What differs between a resolved config and a wanted one, except for choices that were left open."""
     before, now = found.binding_tables(), wanted.binding_tables()
     for table, key in [
         (table, key) for table, inner in now.items() if isinstance(inner, dict) for key in inner
@@ -187,9 +191,7 @@ def _varied_problem(base: Tables, values: Setting) -> Problem:
 def _check_keys(keys: Mapping[str, Any]) -> None:
     for key in keys:
         if key.partition(".")[0] in ("method", "seed"):
-            raise ConfigError(
-                f"{key} is not legal as part of a problem; legal: methods = [...], seeds = [...]"
-            )
+            raise ConfigError(f"{key} must not vary with the problem; use methods = [...] and seeds = [...]")
 
 
 def _hashed(job: Job) -> str:

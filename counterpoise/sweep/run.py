@@ -1,4 +1,4 @@
-"""A sweep from its file to its table: tune, run what is missing, compare, report."""
+"""A sweep: tune, run what is missing, compare, report."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Execution(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """How far the runs are."""
+    """Counts of runs by state."""
 
     what: str  # "tuning" or "runs"
     runs: int
@@ -58,7 +58,7 @@ Failures = dict[Path, str]  # folder of a run -> why, in one line
 
 
 class Finished(NamedTuple):
-    """What a sweep came to."""
+    """The result of a sweep."""
 
     out: Path
     jobs: Sequence[Job]
@@ -71,8 +71,11 @@ class Finished(NamedTuple):
 
 
 def run_sweep(sweep: Sweep, out: Path, execution: Execution, show: Show = lambda tally: None) -> Finished:
-    """Run what is not there yet, then write tables and report; the same call goes on after any stop."""
-    searches, _ = searches_of(sweep), expand(sweep)  # refused here, if at all, before anything is written
+    """Run what is missing, then write tables and report; the same call continues after any stop."""
+    searches, _ = (
+        searches_of(sweep),
+        expand(sweep),
+    )  # invalid sweeps are refused here, before anything is written
     with _held(out):
         write_atomically(out / SWEEP, write_sweep(sweep).encode())
         failures, lost = run_jobs("tuning", jobs_of(searches), out, execution, show)
@@ -87,9 +90,9 @@ def run_sweep(sweep: Sweep, out: Path, execution: Execution, show: Show = lambda
 def run_jobs(
     what: str, jobs: Sequence[Job], out: Path, execution: Execution, show: Show
 ) -> tuple[Failures, Failures]:
-    """Execute what is not over; the runs that failed, and those that were given up, now or before.
+    """Execute what is left; returns the runs that failed, and those that were given up, now or before.
 
-    These would end so again, and have no result even where they were taken to their end.
+    A run that was given up would end the same way again, and has no result even if it reached its last round.
     """
     check_folders(jobs, out)
     todo = [job for job in jobs if not is_over(job, out)]
@@ -109,11 +112,11 @@ def run_jobs(
 
 @contextmanager
 def _held(out: Path) -> Iterator[None]:
-    """The sweep's folder, for one sweep at a time."""
+    """Lock the sweep's folder: one sweep at a time."""
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigError(f"{out} cannot be made: {error.strerror}") from None
+        raise ConfigError(f"{out} cannot be created: {error.strerror}") from None
     with RunFolder(out).locked():
         clear_temporaries(out)
         yield
@@ -128,7 +131,7 @@ def _execute(groups: Sequence[Group], execution: Execution) -> Generator[Event]:
 
 
 def _decide(sweep: Sweep, tuned: Sequence[Tuned], out: Path) -> tuple[list[Job], Failures]:
-    """The runs with the settings that tuning chose, and those that are left out for want of one."""
+    """The runs with the settings that tuning chose, and those for which it found none."""
     chosen = {(one.search.method, one.search.problem): one.chosen for one in tuned}
     jobs = expand(sweep, {key: setting for key, setting in chosen.items() if setting is not None})
     untuned = [job for job in jobs if chosen.get((job.method, job.problem), {}) is None]
@@ -136,7 +139,7 @@ def _decide(sweep: Sweep, tuned: Sequence[Tuned], out: Path) -> tuple[list[Job],
 
 
 def read_sweep(out: Path, given: Mapping[str, Any]) -> Study:
-    """The runs of a sweep's folder, compared as the sweep has it, but for the options of its table that are given."""
+    """The runs of a sweep's folder, compared with the options of its [table], which `given` overrides."""
     sweep = load_sweep(out / SWEEP)
     table = replace(sweep.table, **{key: value for key, value in given.items() if value is not None})
     known = _study(replace(sweep, table=table), out, expand(sweep))
@@ -147,15 +150,15 @@ def read_sweep(out: Path, given: Mapping[str, Any]) -> Study:
 
 
 def _study(sweep: Sweep, out: Path, jobs: Sequence[Job]) -> Study:
-    """The runs as far as they got, paired by what the sweep calls them."""
+    """The runs, finished or not, paired by the labels of the sweep."""
     found = read_runs(job.path(out) for job in jobs if RunFolder(job.path(out)).holds_run())
-    # Also of jobs that tuning left without a setting: the baseline may be among them.
+    # With the jobs that have no setting from tuning: the baseline may be among them.
     labels = {job.path(out): Labels(job.problem, job.method) for job in (*expand(sweep), *jobs)}
     return study(found, labels, **sweep.table.tables())
 
 
 def _conclude(known: Study, out: Path) -> tuple[Comparison, Path]:
-    """Tables, figures and report."""
+    """Write tables, figures and report."""
     write_tables(known.comparison, out)
     write_figures(known, out)
     return known.comparison, write_report(known, out / "report.html")

@@ -1,4 +1,4 @@
-"""Dotted keys, grids and labels: how a sweep writes values into experiments."""
+"""Dotted keys, grids and labels: how a sweep sets values of experiments."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ def flat_grid(grid: Any, prefix: str = "") -> Any:
     for key, values in grid.items():
         if isinstance(values, Mapping):
             flat |= flat_grid(values, f"{prefix}{key}.")
-        elif isinstance(values, list) and values and not _has_twins(values):
+        elif isinstance(values, list) and values and not _has_duplicates(values):
             flat[f"{prefix}{key}"] = values
         else:
             raise ConfigError(
-                f"{shorten(prefix + key, SHOWN_CHARACTERS)} = {short(values)} is not legal; legal: a list of values, each once"
+                f"{shorten(prefix + key, SHOWN_CHARACTERS)} must be a list of values, each once, not {short(values)}"
             )
     return flat
 
 
-def _has_twins(values: list[Any]) -> bool:
+def _has_duplicates(values: list[Any]) -> bool:
     return any(value in values[:place] for place, value in enumerate(values))
 
 
 def put(tables: Tables, key: str, value: Any) -> Tables:
-    """The tables with a value at a dotted key; ``method.NAME.ARGUMENT`` reaches into the method."""
+    """The tables with a value set at a dotted key; ``method.NAME.ARGUMENT`` sets an argument of the method."""
     first, _, rest = key.partition(".")
     if not rest:
         return tables | {first: value}
@@ -47,7 +47,7 @@ def put(tables: Tables, key: str, value: Any) -> Tables:
 
 
 def merge(tables: Tables, changes: Mapping[str, Any]) -> Tables:
-    """The tables with others on top: keys of a table are replaced one by one."""
+    """The tables with changes applied: keys of a table are replaced one by one."""
     merged = dict(tables)
     for key, value in changes.items():
         known = merged.get(key)
@@ -69,20 +69,20 @@ def pieces_of(spec: MethodSpec) -> list[str]:
 
 
 def label_of(spec: MethodSpec) -> str:
-    """A method in words: names joined by +, with the arguments that were given."""
+    """The label of a method: names joined by +, with the given arguments."""
     return "+".join(
         f"{name}({_arguments(arguments)})" if arguments else name for name, arguments in read_spec(spec)
     )
 
 
 def describe_setting(setting: Mapping[str, Any]) -> str:
-    """Values by key in words, such as ``lr=0.1 mu=0.01``; a name stands for itself."""
+    """A setting as text, such as ``lr=0.1 mu=0.01``; of a `name` only the value."""
     words = [(key.rpartition(".")[2], value) for key, value in setting.items()]
     return " ".join(_word(value) if key == "name" else f"{key}={_word(value)}" for key, value in words)
 
 
 def as_name(text: str) -> str:
-    """The text as part of a file's name."""
+    """The text as part of a file name."""
     return re.sub(r"[^A-Za-z0-9+_.=-]+", "-", text).strip("-.")[:80]
 
 

@@ -1,4 +1,4 @@
-"""The sweep file: a base experiment, methods, seeds, what varies, and how methods are tuned."""
+"""The sweep file: a base experiment, methods, seeds, problems, and how methods are tuned."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Table = dict[str, Any]
 
 @dataclass(frozen=True)
 class MethodEntry(Settings, table="methods"):
-    """A method of the sweep, with the local settings that are its own."""
+    """A method of the sweep, with its own local settings and grid."""
 
     name: Annotated[str, "label of the method; by default its names and arguments"]
     method: Annotated[Any, "a name, or a list of names and { name = { argument = value } }"]
@@ -75,12 +75,12 @@ class Sweep(Settings):
     problems: Annotated[list[Table], "or: a table of keys for each problem, with a name"] = field(
         default_factory=list
     )
-    tune: Annotated[Tune | None, "left out: methods run as they are given"] = None
+    tune: Annotated[Tune | None, "without it, methods run as given"] = None
     table: TableOptions = field(default_factory=TableOptions)
 
 
 def load_sweep(path: Path, overrides: Iterable[str] = ()) -> Sweep:
-    """The sweep of a file with assignments from the command line put in."""
+    """The sweep of a file, with overrides from the command line applied."""
     tables = read_toml(path)
     for assignment in overrides:
         tables = override(tables, assignment)
@@ -99,18 +99,18 @@ def make_sweep(tables: Mapping[str, Any], source: str = "sweep") -> Sweep:
     """The sweep that these tables describe, or a ConfigError that names the key."""
     if "method" in tables and "methods" not in tables:
         raise ConfigError(
-            f"{source} is one experiment, which `counterpoise run` takes; a sweep has methods = [...], and the rest under [base]"
+            f"{source} is one experiment, for `counterpoise run`; a sweep needs methods = [...], and the rest under [base]"
         )
     try:
-        sweep = Sweep.read(written_out(tables))
+        sweep = Sweep.read(expand_short_forms(tables))
         check_sweep(sweep)
         return sweep
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}") from None
 
 
-def written_out(tables: Mapping[str, Any]) -> Table:
-    """The tables with every short form in full: numbers of seeds, methods by name alone, nested grids."""
+def expand_short_forms(tables: Mapping[str, Any]) -> Table:
+    """The tables with short forms expanded: numbers of seeds, methods by name only, nested grids."""
     full = {**tables} | _with(tables, "seeds", count_seeds) | _with(tables, "vary", flat_grid)
     if isinstance(methods := tables.get("methods"), list):
         full["methods"] = [as_entry(method) for method in methods]
@@ -138,20 +138,20 @@ def count_seeds(seeds: Any, key: str = "seeds") -> Any:
 
 
 def as_entry(method: Any) -> Any:
-    """A method as the sweep keeps it: the spec alone, or a table that holds it under `method`."""
+    """A method as a table; it may be given as a spec only, or as a table with the spec under `method`."""
     entry = method if isinstance(method, Mapping) and "method" in method else {"method": method}
     build_method(entry["method"])
     return {"name": label_of(entry["method"]), **entry, **_with(entry, "grid", flat_grid)}
 
 
 def check_sweep(sweep: Sweep) -> None:
-    """What no type can say."""
+    """Checks across keys."""
     for key in ("method", "seed"):
         if key in sweep.base:
-            raise ConfigError(f"base.{key} is not legal in a sweep; legal: {key}s = [...] before [base]")
+            raise ConfigError(f"base.{key} must be given as {key}s = [...] before [base] in a sweep")
     make_experiment(sweep.base, "base")
     if sweep.vary and sweep.problems:
-        raise ConfigError("vary and problems are both given; legal: one of the two")
+        raise ConfigError("vary and problems must not both be given")
     scores = {"table.score": sweep.table.score} | ({"tune.score": sweep.tune.score} if sweep.tune else {})
     for key, score in scores.items():
         if score not in (known := comparable()):

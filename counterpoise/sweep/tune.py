@@ -1,4 +1,4 @@
-"""Every method tuned alike: a grid of settings, one budget, and scores from the validation split alone."""
+"""Tuning: a grid of settings per method, one budget, and scores on the validation split only."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Trial(NamedTuple):
 
 
 class Search(NamedTuple):
-    """The settings tried for a method on a problem, of so many that its grid has."""
+    """The settings tried for a method on a problem; `grid` is the number of combinations."""
 
     method: str
     problem: str
@@ -48,7 +48,7 @@ class Search(NamedTuple):
 
 
 class Tuned(NamedTuple):
-    """What a search found; no setting where every run failed."""
+    """The result of a search; no setting if every one failed."""
 
     search: Search
     scores: Sequence[Sequence[float | None]]  # of each trial, by seed
@@ -56,7 +56,7 @@ class Tuned(NamedTuple):
 
 
 def searches_of(sweep: Sweep) -> list[Search]:
-    """What tuning tries; none where the sweep does not tune."""
+    """The searches of a sweep; none if it does not tune."""
     if sweep.tune is None:
         return []
     check_grids(sweep)
@@ -72,14 +72,14 @@ def searches_of(sweep: Sweep) -> list[Search]:
 
 
 def jobs_of(searches: Iterable[Search]) -> list[Job]:
-    """The runs that decide; a method with a single setting has nothing to decide."""
+    """The tuning runs; a method with a single setting needs none."""
     return [
         job for search in searches if len(search.trials) > 1 for trial in search.trials for job in trial.jobs
     ]
 
 
 def choose_settings(sweep: Sweep, searches: Iterable[Search], out: Path) -> list[Tuned]:
-    """What each search found, noted in tuning.json; nothing where the sweep does not tune."""
+    """The results of all searches, written to tuning.json; none if the sweep does not tune."""
     if sweep.tune is None:
         return []
     tuned = [choose(search, out, sweep.tune.score) for search in searches]
@@ -93,16 +93,16 @@ def choose(search: Search, out: Path, score: str) -> Tuned:
         return Tuned(search, [[]], search.trials[0].setting)
     scores = [[_score(job, out, score) for job in trial.jobs] for trial in search.trials]
     sign = -1 if find(score).lower else 1
-    execution = [_mean(values, sign) for values in scores]
-    best = max(execution)
-    chosen = None if best == -math.inf else search.trials[execution.index(best)].setting
+    means = [_mean(values, sign) for values in scores]
+    best = max(means)
+    chosen = None if best == -math.inf else search.trials[means.index(best)].setting
     return Tuned(search, scores, chosen)
 
 
 def use_validation_as_test(federation: Federation) -> Federation:
-    """The federation with what is held out for validation in place of the test set, which a tuning run never sees.
+    """The federation with its validation samples in place of the test set, which a tuning run never sees.
 
-    It stays for validation too: FedHOO and the ratio loss learn from it, in a tuning run as in any other.
+    They also stay for validation: FedHOO and the ratio loss learn from them, in tuning runs too.
     """
     held = federation.validation
     if held is None or not len(held.y):
@@ -110,7 +110,7 @@ def use_validation_as_test(federation: Federation) -> Federation:
         held = federation.train.take(torch.cat(rows))
     if not len(held.y):
         raise ConfigError(
-            "tuning needs a validation split and none has a sample; legal with more data, or with a larger data.validation or partition.validation"
+            "tuning needs validation samples and there are none: use more data, or a larger data.validation or partition.validation"
         )
     return replace(federation, test=held)
 
@@ -127,9 +127,9 @@ def record(tuned: Sequence[Tuned], tune: Tune) -> dict[str, Any]:
 
 
 def budget_lines(tuned: Sequence[Tuned], tune: Tune) -> list[str]:
-    """One line a search: how many settings were tried of how many, and which was chosen."""
+    """One line per search: how many settings were tried of how many, and which was chosen."""
     seeds = f"{len(tune.seeds)} seed{'s' * (len(tune.seeds) > 1)}"
-    head = f"tuned by {tune.score} on the validation split, at most {tune.budget} settings a method, {seeds} each:"
+    head = f"tuned by {tune.score} on the validation split, at most {tune.budget} settings per method, {seeds} each:"
     return [head, *(f"  {_words(one)}" for one in tuned)]
 
 
@@ -148,7 +148,7 @@ def _trial_job(entry: MethodEntry, problem: Problem, tune: Tune, setting: Settin
     experiment = job.experiment
     if experiment.data.name != "pack" and not (experiment.data.validation or experiment.partition.validation):
         raise ConfigError(
-            "tune needs a validation split, since the test set is not for tuning; legal: data.validation or partition.validation above 0 in [base]"
+            "tune needs a validation split: data.validation or partition.validation must be above 0 in [base]"
         )
     return job._replace(
         name=f"{entry.name} {problem.name} {describe_setting(setting)} seed{seed}", tuning=True
@@ -159,13 +159,13 @@ def _score(job: Job, out: Path, score: str) -> float | None:
     result = result_of(job.path(out))
     if result is None or result.summary is None:
         return None
-    if given_up(job, out) is not None:  # even where someone took it to its end
+    if given_up(job, out) is not None:  # even if it reached its last round
         return None
     return result.summary.get(score)
 
 
 def _mean(values: Sequence[float | None], sign: int) -> float:
-    """The mean over seeds, high where good; a setting that failed with one of them is not chosen."""
+    """The mean over seeds, signed so that higher is better; -inf if the setting failed with any seed."""
     known = [value for value in values if value is not None]
     return sign * statistics.fmean(known) if len(known) == len(values) else -math.inf
 

@@ -1,4 +1,4 @@
-"""A process that executes runs of a sweep: orders arrive on standard input as lines of JSON, answers leave likewise."""
+"""A process that executes runs of a sweep: orders on standard input, results on standard output, as lines of JSON."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 
 def main() -> None:
-    """Groups of runs until nobody sends more."""
+    """Execute groups of runs until standard input is closed."""
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
-    os.dup2(2, 1)  # whatever else prints does not get among the answers
+    os.dup2(2, 1)  # other prints go to standard error
     waiting: SimpleQueue[list[dict[str, Any]]] = SimpleQueue()
     threading.Thread(target=_listen, args=(waiting,), daemon=True).start()
     from counterpoise.sweep.execute import Order, run_group, use_one_thread
@@ -24,7 +24,7 @@ def main() -> None:
 
 
 def _listen(waiting: SimpleQueue[list[dict[str, Any]]]) -> None:
-    """Ends the process with its parent, even in the middle of a run: that goes on the next time."""
+    """Read orders; ends the process when its parent ends, even during a run, which can be resumed."""
     with os.fdopen(0, "rb", buffering=0) as orders:
         for line in orders:
             waiting.put(json.loads(line))

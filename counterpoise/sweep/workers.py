@@ -1,4 +1,4 @@
-"""Worker processes that take run after run, so that each pays for its start once."""
+"""Worker processes that execute many runs each, so that start-up is paid once per worker."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from counterpoise.sweep.execute import Event, Executor, Group, share_out
 
 
 def in_workers(groups: Sequence[Group], processes: int) -> Generator[Event]:
-    """In so many processes of this machine."""
+    """Execute the groups in this many processes of this machine."""
     yield from share_out(groups, WorkerPool(processes))
 
 
 class WorkerPool(Executor["Worker"]):
-    """Workers, started when there is work for them."""
+    """Workers, started when needed."""
 
     def __init__(self, places: int) -> None:
         self.places = places
@@ -46,10 +46,10 @@ class WorkerPool(Executor["Worker"]):
 
 
 class Worker:
-    """One process, seen from the one that started it."""
+    """The parent's side of a worker process."""
 
     def __init__(self) -> None:
-        # A session of its own: Ctrl-C reaches the sweep alone, and it is the end of our lines that ends the worker.
+        # In a new session, so that Ctrl-C reaches only the sweep; closing standard input ends the worker.
         self._process = subprocess.Popen(
             [sys.executable, "-m", "counterpoise.sweep.worker"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, start_new_session=True,
@@ -59,7 +59,7 @@ class Worker:
         self._orders, self.answers = self._process.stdin, self._process.stdout
 
     def submit(self, group: Group) -> None:
-        with suppress(BrokenPipeError):  # it ended, as `take` will say
+        with suppress(BrokenPipeError):  # it ended: `take` reports it
             self._orders.write(json.dumps([one._asdict() for one in group]).encode() + b"\n")
 
     def take(self) -> list[str | None] | str:

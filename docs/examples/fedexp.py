@@ -14,11 +14,11 @@ PAPER = "Jhunjhunwala et al. 2023, arXiv:2301.09604"
 def extrapolation(eps: Positive = 1e-3) -> Part:
     """``delta <- rate * delta``, ``rate = max(1, sum_k w_k ||delta_k||^2 / (2 (||delta||^2 + eps)))``.
 
-    The more the clients' updates disagree, the shorter their mean is against them, and the longer the step.
+    The more the clients' updates disagree, the shorter their mean is relative to them, and the longer the step.
     """
 
     def finish(delta: Params, slot: Tree, memory: Tree, stats: Stats) -> tuple[Tree, Tree]:
-        # One number a client, so that the server needs no single update, only sums over clients.
+        # One number per client, so that the server needs no single update, only sums over clients.
         return {"square": norm(delta).square()}, memory
 
     def update(delta: Params, slot: Tree, exchange: Exchange) -> tuple[Params, Tree]:
@@ -32,5 +32,5 @@ def extrapolation(eps: Positive = 1e-3) -> Part:
 
 @method("fedexp", paper=PAPER)
 def fedexp(eps: Positive = 1e-3, weighting: Weighting = "uniform") -> Method:
-    """FedAvg with a server step that is chosen anew each round, never shorter than FedAvg's."""
+    """FedAvg with a server step that is chosen in each round, never shorter than FedAvg's."""
     return Method((extrapolation(eps),), weighting)

@@ -114,8 +114,16 @@ def test_validate_tells_the_plan_and_writes_nothing(tmp_path: Path, monkeypatch:
     monkeypatch.chdir(tmp_path)
     code, out, err = call("validate", experiment, "method=fedcm")
     assert (code, err) == (0, "")
-    assert out.splitlines()[-1] == "legal"
-    for words in ("digits", "10 classes", "4 of ", "2 a round", "mlp: 610 parameters", "fedcm", " on cpu: "):
+    assert out.splitlines()[-1] == "valid"
+    for words in (
+        "digits",
+        "10 classes",
+        "4 of ",
+        "2 per round",
+        "mlp: 610 parameters",
+        "fedcm",
+        " on cpu: ",
+    ):
         assert words in out
     assert [path.name for path in tmp_path.iterdir()] == ["tiny.toml"]
 

@@ -34,7 +34,7 @@ def check_experiment(folder: Path, seed: int, known: list[dict[str, Any]]) -> in
     finished = call("validate", path)
     assert time.process_time() - began < SECONDS, (seed, fuzzed, finished)
     if finished.code == 0:
-        assert (finished.out.splitlines()[-1], finished.err) == ("legal", ""), (seed, fuzzed)
+        assert (finished.out.splitlines()[-1], finished.err) == ("valid", ""), (seed, fuzzed)
         return 0
     assert_told(finished, (seed, fuzzed))
     assert finished.code in (2, 3), (seed, fuzzed, finished)

@@ -60,12 +60,12 @@ def test_python_callers_are_told_as_much() -> None:
 # Numbers beyond what parameters are stepped in
 
 TOO_LARGE = {
-    "local.lr=1e300": "local.lr = 1e+300 is not legal with float32; legal: at most 3.403e+38 in size",
-    "local.weight_decay=1e300": "local.weight_decay = 1e+300 is not legal",
+    "local.lr=1e300": "local.lr must be at most 3.403e+38 in size with float32, not 1e+300",
+    "local.weight_decay=1e300": "local.weight_decay must be at most",
     f"evaluate.recall_weights={[1e308] * 10}": "evaluate.recall_weights.0 must be a number in [0, 3.40282e+38], not 1e+308",
     "local.schedule={cosine={floor=1.8e308}}": "floor must be a number in [0, inf), not inf",
     "local.schedule={cosine={floor=1.7e308}}": "floor must be a number in [0, inf), at most 3.403e+38 in size, not 1.7e+308",
-    "local.schedule={steps={at=[1, 2], by=1e38}}": "local.schedule: the rate of round 3 = 1e+75 is not legal with float32",
+    "local.schedule={steps={at=[1, 2], by=1e38}}": "local.schedule: the rate of round 3 must be at most 3.403e+38 in size with float32, not 1e+75",
     "local.schedule={steps={at=[1, 2, 3, 3, 3, 3, 3, 3, 3, 3], by=1e38}}": "local.schedule: the learning rate overflows in round 3 of 4",
     "method={fedprox={mu=1e300}}": "mu must be a number in [0, inf), at most 3.403e+38 in size, not 1e+300",
     "method={fedadam={tau=1e38}}": "tau must be a number in (0, 1e+15], not 1e+38",
@@ -202,9 +202,7 @@ def test_a_class_name_that_is_no_text_is_refused(tmp_path: Path, name: str) -> N
     np.savez(tmp_path / "a.npz", x=x, y=y, classes=np.array([name, "b"]))
     given = [f"data={{name='arrays', path='{tmp_path / 'a.npz'}'}}", "model={}", "cohort={}"]
     finished = call("validate", write_tiny(tmp_path), *given)
-    assert_refused(
-        finished, 3, "a.npz: the class name", "is not legal; legal: text without control characters"
-    )
+    assert_refused(finished, 3, "a.npz: the class name", "must be text without control characters")
 
 
 def test_numbers_that_are_no_characters_are_refused(tmp_path: Path) -> None:
@@ -245,9 +243,7 @@ def strictly(*arguments: object) -> Finished:
 @pytest.mark.parametrize("name", ["p.jpg", "p.safetensors", "p", "p.exe"])
 def test_a_picture_that_cannot_be_drawn_is_refused_before_the_data_is_read(tmp_path: Path, name: str) -> None:
     finished = call("data", "inspect", "digits", "--picture", tmp_path / name)
-    assert_refused(
-        finished, 2, f"--picture {tmp_path / name} is not legal; legal: a file name that ends in .png, .svg"
-    )
+    assert_refused(finished, 2, "--picture must end in one of .png, .svg", str(tmp_path / name))
     assert not [*tmp_path.iterdir()]
 
 
@@ -270,7 +266,9 @@ def limited(megabytes: int, *arguments: object) -> Finished:
 @pytest.mark.parametrize("megabytes", [200, 400, 750])
 def test_without_room_for_the_program_memory_is_what_is_told(tmp_path: Path, megabytes: int) -> None:
     finished = limited(megabytes, "run", write_tiny(tmp_path))
-    assert_refused(finished, 4, f"out of memory: the limit (ulimit -v) is {megabytes} MiB", "again")
+    assert_refused(
+        finished, 4, "out of memory: the limit (ulimit -v)", "1024 MiB", f"not {megabytes}", "again"
+    )
     assert limited(megabytes, "--version").code == 0
 
 

@@ -138,7 +138,7 @@ def test_runs_are_sorted_by_a_key(runs: Path, mixed: Path) -> None:
 def test_a_wrong_key_is_answered_with_the_legal_ones(runs: Path) -> None:
     refused = call("ls", "runs", runs, "--sort", "balanced")
     assert_refused(refused, 2, "--sort 'balanced': no such key", "did you mean 'balanced_accuracy'?")
-    assert_refused(call("ls", "methods", "--sort", "seed"), 2, "--sort 'seed' is legal with `ls runs` alone")
+    assert_refused(call("ls", "methods", "--sort", "seed"), 2, "--sort 'seed' goes only with `ls runs`")
 
 
 @pytest.mark.parametrize("width", [80, 100, 120, 400])

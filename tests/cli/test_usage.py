@@ -54,7 +54,7 @@ USAGE = {
     ),
     "wrong value": (
         ["ls", "methods", "here"],
-        "a folder is legal after `ls runs` alone. See `counterpoise ls",
+        "a folder goes only with `ls runs`. See `counterpoise ls",
     ),
 }
 

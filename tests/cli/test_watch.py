@@ -163,10 +163,10 @@ def test_a_sweep_is_over_only_when_it_begins_nothing_more(
 ) -> None:
     one, many = Runs(finished), Runs(finished.parent)
     for runs in (one, many):
-        runs.look()
+        runs.refresh()
     (finished / "summary.json").touch()
     monkeypatch.setattr(view, "LULL", 1000.0)
-    many.look()
+    many.refresh()
     assert one.over()
     assert not many.over()
     monkeypatch.setattr(view, "LULL", 0.0)
@@ -175,12 +175,12 @@ def test_a_sweep_is_over_only_when_it_begins_nothing_more(
 
 def test_a_run_is_read_again_only_when_it_has_written(stopped: Path) -> None:
     runs = Runs(stopped)
-    runs.look()
+    runs.refresh()
     first = runs.all[0]
-    runs.look()
+    runs.refresh()
     assert runs.all[0] is first
     os.utime(stopped / "metrics.jsonl", (1, time.time() + 5))
-    runs.look()
+    runs.refresh()
     assert runs.all[0] is not first
 
 
@@ -191,9 +191,9 @@ def test_of_many_runs_those_at_work_come_first_and_the_rest_is_counted(
         shutil.copytree(finished, tmp_path / "runs" / name)
     (tmp_path / "runs" / "e" / "summary.json").unlink()
     runs = Runs(tmp_path / "runs")
-    runs.look()
+    runs.refresh()
     assert [run.path.name for run in runs.all] == ["e", "a", "b", "c", "d"]
-    console = view.roomy_console()
+    console = view.wide_console()
     with console.capture() as shown:
         console.print(frame(runs.folder, runs.all, console, most=2))
     assert "and 3 more" in shown.get()
@@ -205,7 +205,7 @@ def test_a_narrow_terminal_cuts_neither_state_nor_round(stopped: Path, width: in
     long = "problem-imbalance-100-dirichlet-0.1/fedavg+balanced_softmax/seed-3"
     shutil.copytree(stopped, stopped.parent / long)
     runs = Runs(stopped.parent)
-    runs.look()
+    runs.refresh()
     console = Console(width=width)
     with console.capture() as captured:
         console.print(frame(runs.folder, runs.all, console))

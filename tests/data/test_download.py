@@ -186,7 +186,7 @@ def test_a_mirror_may_send_on_to_a_secure_address_and_to_no_other(
     assert download("mnist", tmp_path / "one")[0].read_bytes() == CONTENT
     insecure = server.address.replace("https", "http") + "/new"
     server.moved["/old"] = insecure
-    with pytest.raises(DataError, match=f"/old: .*sends on to {insecure}, which is not https"):
+    with pytest.raises(DataError, match=f"/old: .*redirects to {insecure}, which is not https"):
         download("mnist", tmp_path / "two")
     assert list((tmp_path / "two" / "mnist").iterdir()) == []
 

@@ -60,13 +60,13 @@ LABELS = idx(np.array([7, 0, 9], np.uint8))
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        (gzip.compress(LABELS, mtime=0)[:-9], "damaged or cut short"),
-        (gzip.compress(LABELS[:-1], mtime=0), "10 bytes; legal: 11"),
-        (gzip.compress(LABELS + b"\0", mtime=0), "more than 11 bytes; legal: 11"),
-        (gzip.compress(b"\0\0\x08\x03" + LABELS[4:], mtime=0), "starts with 00000803; legal: 00000801"),
-        (gzip.compress(b"\0\0", mtime=0), "starts with 0000; legal: 00000801"),
-        (gzip.compress(b"", mtime=0), "legal: 00000801"),
-        (gzip.compress(idx(np.array([7, 10, 9], np.uint8)), mtime=0), "label 10 in row 2; legal: 0 to 9"),
+        (gzip.compress(LABELS, mtime=0)[:-9], "damaged or truncated"),
+        (gzip.compress(LABELS[:-1], mtime=0), "10 bytes; needs 11"),
+        (gzip.compress(LABELS + b"\0", mtime=0), "more than 11 bytes; needs 11"),
+        (gzip.compress(b"\0\0\x08\x03" + LABELS[4:], mtime=0), "starts with 00000803; must be 00000801"),
+        (gzip.compress(b"\0\0", mtime=0), "starts with 0000; must be 00000801"),
+        (gzip.compress(b"", mtime=0), "must be 00000801"),
+        (gzip.compress(idx(np.array([7, 10, 9], np.uint8)), mtime=0), "label 10 in row 2; must be 0 to 9"),
         (gzip.compress(idx(np.array([7, 1], np.uint8)), mtime=0), "2 labels for the 3 images"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -81,8 +81,8 @@ def test_a_damaged_idx_file_is_named(tmp_path: Path, content: bytes, complaint: 
 def test_an_idx_file_that_says_too_much_or_unpacks_to_more_is_refused_by_its_header(tmp_path: Path) -> None:
     write_mnist(tmp_path)
     for shape, content, complaint in (
-        ((3, 1 << 15, 1 << 15), b"", "says it holds 3,221,225,488 bytes; legal: at most 1,073,741,824"),
-        ((3, 2, 2), bytes(1 << 20), "more than 28 bytes; legal: 28, as its header says"),
+        ((3, 1 << 15, 1 << 15), b"", "says it holds 3,221,225,488 bytes; at most 1,073,741,824"),
+        ((3, 2, 2), bytes(1 << 20), "more than 28 bytes; needs 28, as its header says"),
         ((1 << 31, 2, 2), b"", "3 labels for the 2147483648 images"),
     ):
         head = bytes([0, 0, 8, 3]) + struct.pack(">3I", *shape)
@@ -125,9 +125,9 @@ def test_cifar100_takes_the_fine_label_and_its_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        (record(b"\x01", 5)[:-1], "3,072 bytes; legal: a whole number of records of 3,073"),
-        (b"", "0 bytes; legal: a whole number"),
-        (record(b"\x01", 5) + record(b"\x0a", 5), "label 10 in row 2; legal: 0 to 9"),
+        (record(b"\x01", 5)[:-1], "3,072 bytes; needs a whole number of records of 3,073"),
+        (b"", "0 bytes; needs a whole number"),
+        (record(b"\x01", 5) + record(b"\x0a", 5), "label 10 in row 2; must be 0 to 9"),
     ],
 )
 def test_a_damaged_cifar_batch_is_named(tmp_path: Path, content: bytes, complaint: str) -> None:
@@ -143,9 +143,7 @@ def test_a_damaged_cifar_batch_is_named(tmp_path: Path, content: bytes, complain
 )
 def test_pickled_cifar_is_never_read_and_the_error_says_so(tmp_path: Path, name: str) -> None:
     write(tmp_path / "cifar10" / name, b"\x80\x04")
-    with pytest.raises(
-        DataError, match=r"never read since unpickling runs code; put the binary version \(data_batch_1\.bin"
-    ):
+    with pytest.raises(DataError, match=r"never read, .*put the binary version \(data_batch_1\.bin"):
         load("cifar10", tmp_path)
 
 
@@ -189,7 +187,7 @@ def test_damaged_sheets_are_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"labels\.npz: label 10 in row 12"):
         load("cifar10", tmp_path / "range")
     write_sheets(tmp_path / "names", "cifar10", train=[0] * 12, classes=9)
-    with pytest.raises(DataError, match=r"labels\.npz: 9 classes; legal: 10"):
+    with pytest.raises(DataError, match=r"labels\.npz: 9 classes; needs 10"):
         load("cifar10", tmp_path / "names")
     write_sheets(tmp_path / "cut", "cifar10", train=[0] * 12, classes=10)
     cut = tmp_path / "cut/cifar10/data_batch_2.webp"
@@ -197,7 +195,7 @@ def test_damaged_sheets_are_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"data_batch_2\.webp: cannot be decoded"):
         load("cifar10", tmp_path / "cut")
     Image.new("RGB", (40, 32)).save(cut, lossless=True)
-    with pytest.raises(DataError, match=r"data_batch_2\.webp: 40x32 pixels; legal: multiples of 32"):
+    with pytest.raises(DataError, match=r"data_batch_2\.webp: 40x32 pixels; needs multiples of 32"):
         load("cifar10", tmp_path / "cut")
 
 
@@ -223,7 +221,7 @@ def test_svhn_is_turned_to_channels_first_and_label_10_is_the_digit_0(tmp_path: 
 def test_a_damaged_svhn_file_is_named(tmp_path: Path) -> None:
     x = np.zeros((32, 32, 3, 2), np.uint8)
     write_svhn(tmp_path, x, [1, 11])
-    with pytest.raises(DataError, match=r"train_32x32\.mat: label 11 in row 2; legal: 1 to 10"):
+    with pytest.raises(DataError, match=r"train_32x32\.mat: label 11 in row 2; must be 1 to 10"):
         load("svhn", tmp_path)
     write_svhn(tmp_path, x, [1, 2, 3])
     with pytest.raises(DataError, match=r"train_32x32\.mat: X uint8 \(32, 32, 3, 2\) for 3 labels"):
@@ -280,10 +278,10 @@ def test_tiny_imagenet_is_read_as_unpacked_or_from_lists(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        ("a.png", "line 1 is 'a.png'; legal: a path below"),
-        ("a.png minus", ".*legal: a path below .* and a label from 0"),
-        ("../secret.png 0", ".*legal: a path below"),
-        ("/etc/secret.png 0", ".*legal: a path below"),
+        ("a.png", "line 1 is 'a.png'; needs a path below"),
+        ("a.png minus", ".*needs a path below .* and a label from 0"),
+        ("../secret.png 0", ".*needs a path below"),
+        ("/etc/secret.png 0", ".*needs a path below"),
         ("", "no images"),
     ],
 )
@@ -298,7 +296,7 @@ def test_a_bad_image_or_label_of_a_list_is_named(tmp_path: Path) -> None:
     save_image(folder / "1.png", (1, 2, 3))
     write(folder / "ImageNet_LT_train.txt", "1.png 0\n")
     write(folder / "ImageNet_LT_test.txt", "1.png 1\n")
-    with pytest.raises(DataError, match=r"ImageNet_LT_test\.txt: label 1 in row 1; legal: 0 to 0"):
+    with pytest.raises(DataError, match=r"ImageNet_LT_test\.txt: label 1 in row 1; must be 0 to 0"):
         load("imagenet_lt", tmp_path)
     write(folder / "ImageNet_LT_test.txt", "2.png 0\n")
     with pytest.raises(DataError, match=r"2\.png: cannot be decoded"):

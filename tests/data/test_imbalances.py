@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterpoise.data.imbalance import IMBALANCES
-from counterpoise.data.imbalances.step import minority_ids
-from counterpoise.data.partition import Labels
+from counterpoise.data.imbalances import IMBALANCES, minority_ids
 from counterpoise.data.skew import class_sizes
+from counterpoise.data.types import Labels
 from counterpoise.errors import ConfigError
 
 
@@ -95,7 +94,7 @@ def test_step_cuts_each_minority_class_alone() -> None:
 
 
 def test_step_refuses_classes_that_do_not_exist() -> None:
-    with pytest.raises(ConfigError, match="ids has class 7; legal: 0 to 4"):
+    with pytest.raises(ConfigError, match="ids must be classes 0 to 4, not 7"):
         kept_sizes("step", labels_of(9, 9, 9, 9, 9), ids=[0, 7])
 
 
@@ -107,7 +106,7 @@ def test_minority_alone_is_cut_to_the_factor() -> None:
 
 
 def test_minority_refuses_a_factor_that_the_data_exceed_already() -> None:
-    with pytest.raises(ConfigError, match="factor = 2 is less than the data's own 3; legal: at least 3"):
+    with pytest.raises(ConfigError, match="factor must be at least the data's own 3, not 2"):
         kept_sizes("minority", labels_of(900, 300), factor=2)
     assert kept_sizes("minority", labels_of(900, 300), factor=3) == [900, 300]
 

@@ -8,11 +8,19 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from counterpoise.data.partition import PARTITIONS, Labels, Split
-from counterpoise.data.partitions.dirichlet_equal import draw_classes
-from counterpoise.data.partitions.owners import draw_shares, even_runs, fill_up, shares_to_counts, skim, some
+from counterpoise.data.partition import PARTITIONS, Split
+from counterpoise.data.partitions.dirichlet import draw_classes
+from counterpoise.data.partitions.owners import (
+    draw_shares,
+    even_runs,
+    fill_up,
+    first_few,
+    shares_to_counts,
+    skim,
+)
 from counterpoise.data.partitions.redrawn import redraw
 from counterpoise.data.skew import count_matrix
+from counterpoise.data.types import Labels
 from counterpoise.errors import ConfigError
 
 
@@ -66,8 +74,8 @@ def test_runs_are_even() -> None:
 
 
 def test_long_lists_are_cut_short() -> None:
-    assert some([4, 7]) == "4, 7"
-    assert some(range(11), most=3) == "0, 1, 2 and 8 more"
+    assert first_few([4, 7]) == "4, 7"
+    assert first_few(range(11), most=3) == "0, 1, 2 and 8 more"
 
 
 @pytest.mark.parametrize("name", ["iid", "dirichlet_equal", "dirichlet_blocks", "blocks"])
@@ -232,7 +240,7 @@ def test_quantity_skew_gives_more_to_clients_with_more_classes() -> None:
 
 @pytest.mark.parametrize(("name", "argument"), [("missing_classes", "held"), ("quantity_skew", "least")])
 def test_more_classes_than_there_are_is_refused(name: str, argument: str) -> None:
-    with pytest.raises(ConfigError, match=f"{argument} = 4, but the data has 3 classes; legal: 1 to 3"):
+    with pytest.raises(ConfigError, match=f"{argument} must be 1 to 3.* not 4"):
         split_with(name, labels_of(9, 9, 9), 2, **{argument: 4})
 
 
@@ -267,7 +275,7 @@ def test_natural_clients_are_the_groups_in_order_of_their_ids() -> None:
             [0, 2],
             [3],
         ]
-    with pytest.raises(ConfigError, match="clients = 5 is not legal; legal: 3, or 0 for all"):
+    with pytest.raises(ConfigError, match="clients must be 3, or 0 for all, not 5"):
         split_with("natural", labels, 5)
     with pytest.raises(ConfigError, match="no natural clients"):
         split_with("natural", labels._replace(groups=None), 3)

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterpoise.data.partition import PARTITIONS, Labels, Split
+from counterpoise.data.partition import PARTITIONS, Split
 from counterpoise.data.partitions.owners import draw_shares
+from counterpoise.data.types import Labels
 from counterpoise.errors import ConfigError
 from counterpoise.registry.schema import Interval
 from counterpoise.registry.settings import Parameter
@@ -97,11 +98,11 @@ def split_or_refusal(name: str, case: Case, arguments: dict[str, Any]) -> Split 
 
 
 def assert_sound_or_refused(name: str, case: Case, arguments: dict[str, Any]) -> None:
-    """With any legal arguments: a sound split, twice the same, or one line that says what is legal."""
+    """With any valid arguments: a sound split, twice the same, or one line that says what is needed."""
     minimum = minimum_of(name, arguments)
     split = split_or_refusal(name, case, arguments)
     if isinstance(split, str):
-        assert "legal: " in split
+        assert "must be" in split or "needs" in split
         assert "\n" not in split
         assert asks_too_much(case, arguments, minimum)
     else:
@@ -166,9 +167,9 @@ def test_what_cannot_be_split_is_refused(name: str) -> None:
     ):
         split_case(name, case, {"minimum": 6})
     assert_sound(split_case(name, case, {"minimum": 5}), case, 5)
-    with pytest.raises(ConfigError, match=r"41 clients .*; legal: at most 40 clients, or a smaller minimum"):
+    with pytest.raises(ConfigError, match=r"41 clients .*; needs at most 40 clients, or a smaller minimum"):
         split_case(name, case._replace(clients=41), {"minimum": 1})
-    with pytest.raises(ConfigError, match="clients = 0 is not legal"):
+    with pytest.raises(ConfigError, match="clients must be at least 1, not 0"):
         split_case(name, case._replace(clients=0))
     with pytest.raises(ConfigError, match="no samples"):
         split_case(name, Case(Labels(np.zeros(0, np.int64), 4), 3, 0), {"minimum": 0})
@@ -177,7 +178,7 @@ def test_what_cannot_be_split_is_refused(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "natural"])
 def test_a_number_of_clients_that_no_machine_holds_is_refused_before_anything_is_made(name: str) -> None:
     labels = Labels(np.arange(100) % 4, 4)
-    with pytest.raises(ConfigError, match=r"^clients = 100,000,000 is not legal; legal: at most 10,000,000$"):
+    with pytest.raises(ConfigError, match=r"^clients must be at most 10,000,000, not 100,000,000$"):
         PARTITIONS.build(name, {"minimum": 0})(labels, 100_000_000, np.random.default_rng(0))
 
 

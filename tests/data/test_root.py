@@ -77,7 +77,7 @@ def test_a_cut_or_altered_archive_is_named(
     for damaged in (whole[:-20], b"not an archive", whole[:2000] + b"x" + whole[2001:]):
         path = tmp_path / f"damaged{suffix}"
         path.write_bytes(damaged)
-        with pytest.raises(DataError, match=f"damaged{suffix}: damaged or cut short"):
+        with pytest.raises(DataError, match=f"damaged{suffix}: damaged or truncated"):
             read_bytes(path)
 
 
@@ -96,9 +96,7 @@ def test_an_npz_that_unpacks_to_more_than_allowed_is_refused_before_it_is(tmp_pa
     path = tmp_path / "labels.npz"
     np.savez_compressed(path, train=np.zeros(1_000_000, np.uint8))
     assert path.stat().st_size < 10_000
-    with pytest.raises(
-        DataError, match=r"labels\.npz: holds 1,000,128 bytes unpacked; legal: at most 500,000"
-    ):
+    with pytest.raises(DataError, match=r"labels\.npz: holds 1,000,128 bytes unpacked; at most 500,000"):
         read_npz(path, "train", limit=500_000)
 
 
@@ -116,10 +114,10 @@ def test_every_mirrored_file_has_a_sum_a_size_and_secure_addresses() -> None:
 @pytest.mark.parametrize(
     ("sha256", "url", "reason"),
     [
-        ("0" * 64, "http://example.org/a", "address 'http://example.org/a' is not legal; legal: https://..."),
-        ("0" * 64, "file:///etc/passwd", "address 'file:///etc/passwd' is not legal"),
-        ("md5:" + "0" * 32, "https://example.org/a", "sha256 = 'md5:0+' is not legal; legal: 64 hex digits"),
-        ("0" * 63 + "G", "https://example.org/a", "sha256 = '0+G' is not legal"),
+        ("0" * 64, "http://example.org/a", "must begin with https://, not 'http://example.org/a'"),
+        ("0" * 64, "file:///etc/passwd", "must begin with https://, not 'file:///etc/passwd'"),
+        ("md5:" + "0" * 32, "https://example.org/a", "sha256 must be 64 hex digits, not 'md5:0+'"),
+        ("0" * 63 + "G", "https://example.org/a", "sha256 must be 64 hex digits, not '0+G'"),
     ],
 )
 def test_a_source_without_a_sum_or_a_secure_address_cannot_be_made(

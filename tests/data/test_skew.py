@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.spatial.distance import jensenshannon
 
-from counterpoise.data.partition import Labels
 from counterpoise.data.skew import count_matrix, describe, jensen_shannon
+from counterpoise.data.types import Labels
 
 
 def test_counts_are_by_client_and_class() -> None:

@@ -17,7 +17,7 @@ from counterpoise.core.method import MethodSpec
 from counterpoise.engines.workplace import Workplace
 from counterpoise.flower import client
 from counterpoise.flower.client import ClientContext
-from counterpoise.flower.grid import Heard
+from counterpoise.flower.grid import OnReply
 from counterpoise.flower.resident import HANDLERS
 from counterpoise.flower.roster import Roster
 from counterpoise.flower.server import FlowerEngine, RoundPolicy
@@ -40,10 +40,10 @@ class LocalGrid:
     names: dict[int, str] = field(default_factory=dict)
     canned: list[Message] | None = None  # what comes back instead of asking anybody
     sent: list[Message] = field(default_factory=list)
-    turned_away: dict[str, str] = field(default_factory=dict)
+    not_admitted: dict[str, str] = field(default_factory=dict)
     late: dict[str, int] = field(default_factory=dict)
 
-    def listen(self, heard: Heard) -> None:
+    def listen(self, on_reply: OnReply) -> None:
         """All replies of a round come together here."""
 
     def get_nodes(self) -> list[NodeInfo]:

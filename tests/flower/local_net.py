@@ -12,7 +12,7 @@ from local_grid import FIRST_NODE, LocalGrid
 
 from counterpoise.flower.client import ClientContext
 from counterpoise.flower.commands import prepare
-from counterpoise.flower.job import ClientFile, Told
+from counterpoise.flower.job import ClientFile, JobSettings
 from counterpoise.flower.serve import run
 from counterpoise.flower.workplaces import open_context
 from counterpoise.run.config.experiment import Experiment
@@ -32,12 +32,12 @@ class Net:
     def run(self, config: Experiment | None, out: Path) -> dict[str, Any]:
         ready = prepare(config, out, named_nodes=False)
         seats: dict[int, ClientContext | Callable[[], ClientContext]] = {
-            FIRST_NODE - k: self.context(name, ready.told) for k, name in enumerate(self.clients)
+            FIRST_NODE - k: self.context(name, ready.settings) for k, name in enumerate(self.clients)
         }
         self.grid = LocalGrid(seats, before=self.before)
         return run(self.grid, ready)
 
-    def context(self, name: str, told: Told) -> Callable[[], ClientContext]:
+    def context(self, name: str, told: JobSettings) -> Callable[[], ClientContext]:
         return cache(partial(open_context, told, self.clients[name]))
 
 

@@ -63,7 +63,7 @@ def test_names_that_could_lead_elsewhere_are_refused(tmp_path: Path, name: str) 
 
 
 @pytest.mark.parametrize(
-    ("host", "secure", "insecure", "legal"),
+    ("host", "secure", "insecure", "allowed"),
     [
         ("127.0.0.1", False, True, True),
         ("127.0.0.1", False, False, False),
@@ -73,11 +73,11 @@ def test_names_that_could_lead_elsewhere_are_refused(tmp_path: Path, name: str) 
         ("127.0.0.1", True, True, False),
     ],
 )
-def test_plain_text_is_legal_on_loopback_and_by_an_explicit_flag_alone(
-    host: str, secure: bool, insecure: bool, legal: bool, tmp_path: Path
+def test_plain_text_is_allowed_on_loopback_and_by_an_explicit_flag_alone(
+    host: str, secure: bool, insecure: bool, allowed: bool, tmp_path: Path
 ) -> None:
     link = Endpoint(host, 9092, CertFolder(tmp_path) if secure else None)
-    if legal:
+    if allowed:
         check_endpoint(link, insecure)
     else:
         with pytest.raises(ConfigError):

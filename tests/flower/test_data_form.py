@@ -89,7 +89,9 @@ def test_names_of_classes_cannot_break_the_line_of_an_error(tmp_path: Path) -> N
     form = json.loads(describe_form(server_config(tmp_path, KINDS["table"], list(ROWS))))
     form["classes"] = ["a\nall is well", "b"]
     file = client_files(tmp_path, KINDS["table"])["a"]
-    with pytest.raises(DataError, match=r"label 'low' in data row 1; legal: a.*all is well, b") as refused:
+    with pytest.raises(
+        DataError, match=r"label 'low' in data row 1; must be one of a.*all is well, b"
+    ) as refused:
         own_federation(str(file), {}, json.dumps(form), 0, 2)
     assert "\n" not in str(refused.value)
 

@@ -179,7 +179,7 @@ def test_up_starts_a_client_again_that_died(tmp_path: Path) -> None:
         assert command.process.wait(300) == 0
     finally:
         children.stop([command])
-    assert "is started again" in (tmp_path / "up.log").read_text()
+    assert "is restarted" in (tmp_path / "up.log").read_text()
     assert (
         f'"params_sha256": "{embedded_sha(config, tmp_path / "alone")}"' in RunFolder(out).summary.read_text()
     )

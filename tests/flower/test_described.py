@@ -145,8 +145,11 @@ def test_a_server_without_data_needs_clients_that_score(tmp_path: Path) -> None:
         ({"classes": ["a", "b"]}, "data.shape is missing"),
         ({"classes": ["a", "b"], "label": "risk"}, "data.shape is missing"),
         ({"classes": ["a", "b"], "shape": [4], "label": "risk"}, "describe a table"),
-        ({"classes": ["a", "b"], "shape": [3, 8, 8], "mean": [0.5], "deviation": [0.5]}, "legal: 3 each"),
-        ({"classes": ["a", "b"], "shape": [1, 8, 8], "mean": [0.5]}, "legal: 1 each"),
+        (
+            {"classes": ["a", "b"], "shape": [3, 8, 8], "mean": [0.5], "deviation": [0.5]},
+            "must be 3 numbers each",
+        ),
+        ({"classes": ["a", "b"], "shape": [1, 8, 8], "mean": [0.5]}, "must be 1 numbers each"),
         ({"classes": ["a", "b"], "shape": [1, 8, 8], "mean": [0.5], "deviation": [0.0]}, "above 0"),
         ({"classes": ["a", "b"], "label": "risk", "numbers": {"age": 3.0}}, "data.numbers.age"),
         ({"classes": ["a", "b"], "label": "risk", "numbers": {"age": [3.0, 0.0]}}, "data.numbers.age"),

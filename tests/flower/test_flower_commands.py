@@ -33,14 +33,14 @@ def file(tmp_path: Path) -> Path:
 def test_an_experiment_or_a_run_to_resume_must_be_given_and_not_both(file: Path, tmp_path: Path) -> None:
     for words in ([], [file, "--resume", tmp_path]):
         for command in ("up", "simulate"):
-            with pytest.raises(ConfigError, match="legal: an experiment file, or --resume"):
+            with pytest.raises(ConfigError, match="an experiment file, or --resume"):
                 call("flower", command, *words)
 
 
 def test_a_server_for_other_machines_needs_certificates(file: Path) -> None:
     with pytest.raises(ConfigError, match="certificates are missing"):
         call("flower", "server", file)
-    with pytest.raises(ConfigError, match=r"--insecure is not legal with host 0\.0\.0\.0"):
+    with pytest.raises(ConfigError, match=r"--insecure needs host 127\.0\.0\.1 .* not host 0\.0\.0\.0"):
         call("flower", "server", file, "--host", "0.0.0.0", "--insecure")
 
 
@@ -78,7 +78,7 @@ def test_one_client_and_state_folder_is_one_node(tmp_path: Path) -> None:
 
 
 def test_a_client_checks_its_words_before_it_starts_anything(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="legal: HOST:PORT"):
+    with pytest.raises(ConfigError, match="--server must be HOST:PORT"):
         call("flower", "client", "--client", "a", "--server", "nowhere", "--insecure")
     with pytest.raises(ConfigError, match="no such file"):
         call("flower", "client", "--client", "a", "--data", tmp_path / "none.csv", "--insecure")

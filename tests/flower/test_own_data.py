@@ -82,7 +82,7 @@ def test_a_client_that_cannot_use_its_file_says_one_word(
         monkeypatch.setitem(CENTRES, SECRET, 1.0)
         kind.write(file.parent, ("low", SECRET) * 10, 1)
     net = Net(tmp_path, files)
-    with pytest.raises(RunError, match="1 of 2 clients did not come: b") as failure:
+    with pytest.raises(RunError, match="1 of 2 clients did not connect: b") as failure:
         net.run(config, tmp_path / "out")
     replies = [net.grid.deliver(ask) for ask in net.grid.sent]
     errors = [(reply.error.code, reply.error.reason) for reply in replies if reply.has_error()]
@@ -116,14 +116,14 @@ def test_a_client_in_colour_does_not_fit_a_grey_federation(tmp_path: Path) -> No
     file = files["a"]
     assert file is not None
     Image.new("RGB", (7, 7)).save(file / "low" / "colour.png")
-    with pytest.raises(DataError, match=r"samples are \(3, 6, 6\).*legal: \(1, 6, 6\) bytes"):
+    with pytest.raises(DataError, match=r"samples are \(3, 6, 6\).*needs \(1, 6, 6\) bytes"):
         own_federation(str(file), {}, describe_form(config), 0, 2)
 
 
 def test_a_file_of_another_kind_than_the_servers_is_refused(tmp_path: Path) -> None:
     config = server_config(tmp_path, KINDS["arrays"], list(ROWS))
     files = client_files(tmp_path, KINDS["table"])
-    with pytest.raises(DataError, match="is a table, and the server's data is not"):
+    with pytest.raises(DataError, match="is a table, but the server's data is not"):
         own_federation(str(files["a"]), {}, describe_form(config), 0, 2)
 
 
@@ -131,13 +131,13 @@ def test_names_of_clients_are_checked(tmp_path: Path) -> None:
     for number, names in enumerate((["a", "a"], ["../a"], ["a b"], [""])):
         (tmp_path / str(number)).mkdir()
         config = server_config(tmp_path / str(number), KINDS["table"], names)
-        with pytest.raises(ConfigError, match=r"client name|twice"):
+        with pytest.raises(ConfigError, match=r"client name|must be names that differ"):
             prepare(config, tmp_path / "out", named_nodes=False)
 
 
 def test_paths_of_the_server_are_not_in_what_clients_are_sent(kind: Kind, tmp_path: Path) -> None:
     ready = prepare(server_config(tmp_path, kind, ["a", "b"]), tmp_path / "out", named_nodes=True)
-    assert str(tmp_path) not in str(ready.told)
+    assert str(tmp_path) not in str(ready.settings)
 
 
 def test_a_packed_table_of_a_client_is_the_table(tmp_path: Path) -> None:

@@ -173,7 +173,7 @@ def test_a_straggler_is_a_drop_out_and_its_late_answers_are_counted(rounds: int,
     flower = {"timeout": 1.0, "wait": 60.0}
     config = experiment("scaffold", rounds, 2, flower=flower)
     ready = ready_for(config, tmp_path / "out")
-    with served(tmp_path, ["0", "1"], ready.told) as here:
+    with served(tmp_path, ["0", "1"], ready.settings) as here:
         here.join("0")
         here.join("1", delay=1.2)
         summary = run(here.grid, ready)
@@ -188,7 +188,7 @@ def test_a_straggler_is_a_drop_out_and_its_late_answers_are_counted(rounds: int,
 def test_status_tells_who_is_there_who_answered_and_what_it_cost(tmp_path: Path) -> None:
     config = experiment("scaffold", 4, 2)
     ready = ready_for(config, tmp_path / "out")
-    with served(tmp_path, ["0", "1"], ready.told) as here:
+    with served(tmp_path, ["0", "1"], ready.settings) as here:
         here.join("0")
         here.join("1")
         summary = run(here.grid, ready)
@@ -211,7 +211,7 @@ def test_status_of_a_folder_without_such_a_run_is_one_line(tmp_path: Path) -> No
 def test_a_refused_client_is_named_with_the_reason_when_the_run_cannot_start(tmp_path: Path) -> None:
     config = experiment("fedavg", 2, 2, flower={"wait": 3.0})
     ready = ready_for(config, tmp_path / "out")
-    with served(tmp_path, ["0", "1"], ready.told) as here:
+    with served(tmp_path, ["0", "1"], ready.settings) as here:
         here.join("0")
         old = Wire(
             here.link.address,
@@ -222,7 +222,7 @@ def test_a_refused_client_is_named_with_the_reason_when_the_run_cannot_start(tmp
         with pytest.raises(Exception, match=r"version 0\.0\.9"):
             old.activate()
         with pytest.raises(
-            Exception, match=r"1 of 2 clients did not come: 1 \(refused: it has version 0\.0\.9"
+            Exception, match=r"1 of 2 clients did not connect: 1 \(refused: it has version 0\.0\.9"
         ):
             run(here.grid, ready)
         status = read_status(JobFolder(tmp_path / "out").status)

@@ -209,7 +209,7 @@ def test_a_client_with_an_impossible_histogram_counts_as_not_there(kind: str, tm
 
     grid.alter = alter
     roster = Roster(grid, [str(k) for k in range(6)], len(work.federation.classes))
-    roster.meet(1.0)
+    roster.identify_nodes(1.0)
     assert roster.missing() == ["0"]
     assert [word for _, word in roster.refusals] == [reason]
 
@@ -219,7 +219,7 @@ def test_the_second_node_that_claims_a_client_is_refused(tmp_path: Path) -> None
     grid = LocalGrid(seats_of(work, tmp_path))
     grid.seats[FIRST_NODE + 1] = grid.seats[node_of(3)]
     roster = Roster(grid, [str(k) for k in range(6)], len(work.federation.classes))
-    roster.meet(1.0)
+    roster.identify_nodes(1.0)
     assert roster.missing() == []
     assert roster.refusals == [("3", "sender")]
     assert roster.online()["3"] == node_of(3)
@@ -230,7 +230,7 @@ def test_a_node_registered_under_another_name_is_refused(tmp_path: Path) -> None
     grid = LocalGrid(seats_of(work, tmp_path), names={node_of(k): str(k) for k in range(6)})
     grid.names[node_of(3)] = "4"
     roster = Roster(grid, [str(k) for k in range(6)], 4, named_nodes=True)
-    roster.meet(1.0)
+    roster.identify_nodes(1.0)
     assert roster.missing() == ["3"]
     assert roster.refusals == [("3", "sender")]
 

@@ -40,7 +40,7 @@ from counterpoise.flower.hub import Hub
 from counterpoise.flower.job import ClientFile, JobFolder
 from counterpoise.flower.refusal import CLIENT_FAILED
 from counterpoise.flower.resident import Resident
-from counterpoise.flower.wire import Turned, Wire, read_key
+from counterpoise.flower.wire import RequestRefused, Wire, read_key
 from counterpoise.version import __version__
 
 NOBODY = 65534  # another user of this machine
@@ -174,11 +174,11 @@ def test_a_client_cannot_take_anothers_message_nor_answer_it(port: Port) -> None
     mine = b.pull()
     assert mine is not None
     reply = Message(RecordDict({"reply": ConfigRecord({"client": "b"})}), reply_to=mine)
-    with pytest.raises(Turned, match="401"):
+    with pytest.raises(RequestRefused, match="401"):
         a.push(reply, 0.0)
     forged = Message(RecordDict({"reply": ConfigRecord({"client": "b"})}), reply_to=mine)
     forged.metadata.__dict__["_src_node_id"] = port.nodes["a"]
-    with pytest.raises(Turned, match="nobody waits for this answer"):
+    with pytest.raises(RequestRefused, match="nobody waits for this answer"):
         a.push(forged, 0.0)  # an answer of a's own, to a message that a never got
     assert adapter.begun_reply(port.hub.link, port.grid.run, message_id) is None
 
@@ -212,7 +212,7 @@ def test_the_second_node_that_has_a_clients_key_is_refused_while_the_first_is_th
     first, twin, again = port.wire("a"), port.wire("a", "elsewhere"), port.wire("a")
     for _ in range(10):
         first.activate()
-        with pytest.raises(Turned, match="another node speaks for this client"):
+        with pytest.raises(RequestRefused, match="another node speaks for this client"):
             twin.activate()
         again.activate()  # from the state folder of the first, which has ended
         assert port.hub.online(port.nodes["a"])
@@ -221,9 +221,9 @@ def test_the_second_node_that_has_a_clients_key_is_refused_while_the_first_is_th
 
 
 def test_a_client_of_another_version_is_told_and_named(port: Port) -> None:
-    with pytest.raises(Turned, match=r"version 9\.9\.9, the server"):
+    with pytest.raises(RequestRefused, match=r"version 9\.9\.9, the server"):
         port.wire("a", version="9.9.9").activate()
-    assert "9.9.9" in port.grid.turned_away["a"]
+    assert "9.9.9" in port.grid.not_admitted["a"]
 
 
 def test_another_authority_and_plain_text_get_no_answer(port: Port, tmp_path: Path) -> None:
@@ -369,8 +369,8 @@ def test_a_damaged_key_is_named(port: Port, tmp_path: Path) -> None:
 def test_what_clients_are_told_holds_no_secret_of_the_server(tmp_path: Path) -> None:
     track = {"uri": "https://user:canary-7f3a@example.org"}
     ready = prepare(experiment("fedavg", 2, track=track), tmp_path / "out", named_nodes=True)
-    assert "canary-7f3a" not in str(ready.told)
-    assert str(tmp_path) not in str(ready.told)
+    assert "canary-7f3a" not in str(ready.settings)
+    assert str(tmp_path) not in str(ready.settings)
 
 
 FOREIGN = {

@@ -69,7 +69,7 @@ def test_clients_held_out_samples_are_scored(tmp_path: Path) -> None:
 
 def test_a_run_does_not_start_without_its_clients(tmp_path: Path) -> None:
     config = experiment("fedavg", 2, 3, flower={"wait": 0.5})
-    with pytest.raises(RunError, match="1 of 3 clients did not come: 2"):
+    with pytest.raises(RunError, match="1 of 3 clients did not connect: 2"):
         numbered(tmp_path, 2).run(config, tmp_path / "out")
 
 
@@ -77,10 +77,10 @@ def test_a_client_with_other_data_than_the_server_knows_is_refused(tmp_path: Pat
     config = experiment("fedavg", 2, 3, flower={"wait": 0.5})
     net = numbered(tmp_path, 3)
     ready = prepare(config, tmp_path / "out", named_nodes=False)
-    told = ready.told
+    told = ready.settings
     other = {**told, "experiment": str(told["experiment"]).replace("seed = 0", "seed = 1", 1)}
     grid = LocalGrid({FIRST_NODE - k: net.context(str(k), told if k else other) for k in range(3)})
-    with pytest.raises(RunError, match="1 of 3 clients did not come: 0"):
+    with pytest.raises(RunError, match="1 of 3 clients did not connect: 0"):
         run(grid, ready)
 
 
@@ -118,7 +118,7 @@ def test_where_scores_go_is_not_in_what_clients_are_sent(tmp_path: Path) -> None
     config = experiment("fedavg", 2, track={"uri": f"https://user:{SECRET}@example.org"})
     ready = prepare(config, tmp_path / "out", named_nodes=True)
     assert SECRET in ready.folder.experiment.read_text()
-    assert SECRET not in str(ready.told)
+    assert SECRET not in str(ready.settings)
 
 
 def test_a_crash_in_a_client_says_one_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,7 +129,7 @@ def test_a_crash_in_a_client_says_one_word(tmp_path: Path, monkeypatch: pytest.M
         raise ZeroDivisionError(f"{SECRET} at {tmp_path}")
 
     monkeypatch.setattr(client, "answer_hello", crash)
-    with pytest.raises(RunError, match="2 of 2 clients did not come"):
+    with pytest.raises(RunError, match="2 of 2 clients did not connect"):
         net.run(config, tmp_path / "out")
     replies = [net.grid.deliver(ask) for ask in net.grid.sent]
     assert {(r.error.code, r.error.reason) for r in replies} == {(CLIENT_FAILED, "error")}
@@ -141,4 +141,4 @@ def test_paths_of_the_server_are_not_in_what_clients_are_sent(tmp_path: Path) ->
     config = experiment("fedavg", 2, data=data)
     ready = prepare(config, tmp_path / "out", named_nodes=True)
     assert str(tmp_path) in ready.folder.experiment.read_text()
-    assert str(tmp_path) not in str(ready.told)
+    assert str(tmp_path) not in str(ready.settings)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from counterpoise.flower.shares import capped, share_lines
+from counterpoise.flower.serve import capped, share_lines
 
 sizes = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(100, 10**10), min_size=1)
 
@@ -38,6 +38,6 @@ def test_no_share_is_above_the_cap_and_nobody_gains_samples(samples: dict[str, i
 def test_shares_are_told_and_more_than_half_is_a_warning() -> None:
     lines = share_lines({"a": 600, "b": 300, "c": 100}, {"a": 600, "b": 300, "c": 100})
     assert lines[0] == "client a: 600 samples, 60.0% of the average"
-    assert lines[-1].startswith("warning: client a says that it has 600 samples, more than half")
+    assert lines[-1].startswith("warning: client a reports 600 samples, more than half")
     assert not any("warning" in line for line in share_lines({"a": 5, "b": 5}, {"a": 5, "b": 5}))
     assert "counts for 300" in share_lines({"a": 10**10, "b": 300}, {"a": 300, "b": 300})[0]

@@ -225,8 +225,8 @@ def test_a_stray_word_among_the_servers_numbers_is_refused_as_in_run(tmp_path: P
 @pytest.mark.parametrize(
     ("column", "cell", "reason"),
     [
-        ("age", "old", "row 9: 'age' holds 'old'; legal: a number"),
-        ("age", "inf", "row 9: 'age' holds 'inf'; legal: a number"),
+        ("age", "old", "row 9: 'age' holds 'old'; needs a number"),
+        ("age", "inf", "row 9: 'age' holds 'inf'; needs a number"),
         ("dose", "3e38", "row 9: 'dose' is too far from the training rows to standardise"),
     ],
 )
@@ -243,23 +243,23 @@ def test_a_cell_that_is_no_number_at_a_client_is_refused_in_one_line(
     with pytest.raises(DataError, match=rf"north\.csv: {reason}") as refused:
         own_federation(str(files["north"]), {}, describe_form(config(path)), 0, len(SITES))
     assert "\n" not in str(refused.value)
-    with pytest.raises(RunError, match="1 of 3 clients did not come: north"):
+    with pytest.raises(RunError, match="1 of 3 clients did not connect: north"):
         Net(tmp_path, files).run(config(path), tmp_path / "out")
 
 
 def test_a_column_that_a_client_lacks_is_named(tmp_path: Path) -> None:
     form = served(tmp_path, plain_rows())
     file = write(tmp_path / "own.csv", plain_rows(), ["age", "city", "risk"])
-    with pytest.raises(DataError, match=r"own\.csv: row 1: no column 'dose', which the inputs are made of"):
+    with pytest.raises(DataError, match=r"own\.csv: row 1: no column 'dose', which the encoder needs"):
         own_federation(str(file), {}, form, 0, len(SITES))
 
 
 def test_columns_that_count_rows_are_noted_of_the_servers_table(tmp_path: Path) -> None:
     rows = [{**row, "unit": str(place)} for place, row in enumerate(plain_rows())]
     path = write(tmp_path / "whole.csv", rows)
-    (odd,) = server_data(config(path)).odd
-    assert odd.startswith("column 'unit' counts the rows, 0 to 89")
-    assert odd in read_table(path, "risk", "site").notes
+    (warning,) = server_data(config(path)).warnings
+    assert warning.startswith("column 'unit' counts the rows, 0 to 89")
+    assert warning in read_table(path, "risk", "site").notes
 
 
 def test_an_argument_that_run_refuses_is_refused_of_the_servers_table(tmp_path: Path) -> None:

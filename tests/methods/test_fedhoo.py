@@ -120,13 +120,13 @@ def test_the_command_line_refuses_a_search_that_does_not_fit_in_one_line(tmp_pat
     def run(*more: str) -> Any:
         return call("validate", write_tiny(tmp_path, *SEARCHING, *more))
 
-    assert_refused(run(), 2, "cohort.size = 2 of 4")
+    assert_refused(run(), 2, "all 4 clients", "not cohort.size = 2")
     assert_refused(
         run("cohort.size=13", "partition.clients=13", "partition.alpha=1000.0"), 2, "8192", "clusters"
     )
     finished = run("cohort.size=4")
     assert finished.code == 0
-    assert finished.out.splitlines()[-1] == "legal"
+    assert finished.out.splitlines()[-1] == "valid"
 
 
 def test_names_and_defaults_are_those_of_the_paper() -> None:

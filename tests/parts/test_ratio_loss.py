@@ -88,7 +88,7 @@ def test_stacked_equals_loop() -> None:
 
 def test_without_samples_of_the_server_it_is_refused() -> None:
     federation = replace(unequal_federation(), validation=None)
-    with pytest.raises(ConfigError, match=r"legal with data.validation above 0"):
+    with pytest.raises(ConfigError, match=r"data.validation must be above 0"):
         simulate(AUXILIARY, federation=federation)
 
 

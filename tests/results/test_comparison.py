@@ -166,7 +166,7 @@ def test_wrong_words_are_refused_with_the_legal_ones() -> None:
         compare_results([made_run()], score="balanced_acuracy")
     with pytest.raises(ConfigError, match="no run has the score 'loss'"):
         compare_results([made_run()], score="loss")
-    with pytest.raises(ConfigError, match="one of best, last, mean_last_10"):
+    with pytest.raises(ConfigError, match="at must be one of last, best, mean_last_10, not"):
         compare_results([made_run()], at="first")  # type: ignore[arg-type]
 
 

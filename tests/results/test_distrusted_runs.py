@@ -47,7 +47,7 @@ def improve_file(path: Path, key: str, value: Any) -> None:
 def test_a_better_score_in_the_last_row_is_believed_by_nobody(out: Path) -> None:
     run = out / "runs" / VICTIM
     improve(run / "metrics.jsonl")
-    words = f"{run / 'metrics.jsonl'} is not what it was when the run finished"
+    words = f"{run / 'metrics.jsonl'} has changed since the run finished"
     listed = call("ls", "runs", out)
     assert any(VICTIM in line and " unreadable " in line for line in listed.out.splitlines())
     assert words in listed.out
@@ -79,7 +79,7 @@ def test_the_record_and_the_logs_of_another_run_are_not_its_own(out: Path) -> No
     for name in ("record.json", "metrics.jsonl", "timing.jsonl", "config.toml"):
         kept = (run / name).read_bytes()
         (run / name).write_bytes((other / name).read_bytes())
-        with pytest.raises(DataError, match=f"{name} is not what it was when the run finished"):
+        with pytest.raises(DataError, match=f"{name} has changed since the run finished"):
             read_result(run)
         (run / name).write_bytes(kept)
     assert read_result(run).has_result
@@ -92,7 +92,7 @@ def test_what_may_change_in_a_config_does_no_harm(out: Path) -> None:
     assert config.read_text() != text
     assert read_result(config.parent).has_result
     config.write_text(text.replace("batch_size = 64", "batch_size = 65"))
-    with pytest.raises(DataError, match=r"config\.toml is not what it was"):
+    with pytest.raises(DataError, match=r"config\.toml has changed"):
         read_result(config.parent)
 
 

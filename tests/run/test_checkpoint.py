@@ -336,7 +336,7 @@ def test_a_checkpoint_of_another_form_is_refused_and_kept(whole: Path, tmp_path:
     folder = tmp_path / "copy"
     shutil.copytree(whole, folder)
     forge(folder, schema=1)
-    with pytest.raises(ConfigError, match=r"round-00000004\.json has the form 1; this version reads 2"):
+    with pytest.raises(ConfigError, match=r"round-00000004\.json has schema 1; this version reads 2"):
         CheckpointStore(folder).load()
     assert (folder / "round-00000004.json").exists()
 

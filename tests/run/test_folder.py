@@ -59,7 +59,7 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path, name: str) -> N
     (tmp_path / "file").touch()
     folder = RunFolder(tmp_path / name)
     assert not folder.holds_run()
-    with pytest.raises(ConfigError, match="cannot be made"):
+    with pytest.raises(ConfigError, match="cannot be created"):
         folder.create()
 
 
@@ -132,7 +132,7 @@ def test_a_log_with_another_digit_than_at_the_checkpoint_is_seen(tmp_path: Path,
     folder.append(tmp_path / log, {"round": 1})
     folder.check_logs(marks)
     (tmp_path / log).write_text('{"round": 3}\n{"round": 1}\n')
-    with pytest.raises(DataError, match=f"{log} is not what it was"):
+    with pytest.raises(DataError, match=f"{log} has changed"):
         folder.check_logs(marks)
 
 

@@ -28,7 +28,8 @@ from runs import (
 from counterpoise.errors import RunError
 from counterpoise.results.results import read_result
 from counterpoise.run.runner import resume, start
-from counterpoise.run.store import checkpoint, facts, logs
+from counterpoise.run.store import checkpoint, facts
+from counterpoise.run.store import folder as run_folder
 from counterpoise.run.store.checkpoint import CheckpointStore
 from counterpoise.run.store.folder import RunFolder
 from counterpoise.run.store.record import versions
@@ -128,7 +129,7 @@ def test_a_changed_digit_in_the_last_row_sends_the_run_back_behind_it(
         (copy / "summary.json").unlink()
     assert result(resume(copy)) == result(read_summary(copy)) == result(read_summary(finished))
     assert (copy / "metrics.jsonl").read_bytes() == (finished / "metrics.jsonl").read_bytes()
-    assert f"{log} is not what it was when the checkpoint was written; going on from round 4" in caplog.text
+    assert f"{log} has changed since the checkpoint was written; going on from round 4" in caplog.text
 
 
 @pytest.mark.parametrize("log", ["metrics.jsonl", "timing.jsonl"])
@@ -140,7 +141,7 @@ def test_a_digit_changed_before_every_checkpoint_is_refused_and_nothing_is_lost(
     if state == "stopped":
         (copy / "summary.json").unlink()
     before = content_of(copy)
-    assert_refused(call("resume", copy), 3, f"{log} is not what it was", "put it back, or start a new run")
+    assert_refused(call("resume", copy), 3, f"{log} has changed", "put it back, or start a new run")
     assert content_of(copy) == before
     shutil.copy(finished / log, copy / log)
     assert result(resume(copy)) == result(read_summary(finished))
@@ -153,7 +154,9 @@ def test_a_log_that_is_changed_while_the_run_is_at_work_is_not_sealed(tmp_path: 
         if row["round"] == rounds - 1:
             flip(folder / "metrics.jsonl", -1)
 
-    with pytest.raises(RunError, match=r"metrics.jsonl was changed while the run was at work; continue with"):
+    with pytest.raises(
+        RunError, match=r"metrics.jsonl was changed while the run was writing it; continue with"
+    ):
         start(tiny(*SETTING), folder, [Hearing(meddle)])
     assert not (folder / "summary.json").exists()
     assert result(resume(folder)) == result(read_summary(finished))
@@ -194,8 +197,10 @@ def test_checkpoints_of_a_long_run_do_not_read_its_logs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[int] = []
-    hash_up_to = logs.hash_up_to
-    monkeypatch.setattr(logs, "hash_up_to", lambda path, size: [read.append(size), hash_up_to(path, size)][1])
+    hash_up_to = run_folder.hash_up_to
+    monkeypatch.setattr(
+        run_folder, "hash_up_to", lambda path, size: [read.append(size), hash_up_to(path, size)][1]
+    )
     start(tiny("rounds=6"), tmp_path / "run")
     assert read == []
     forget_rounds(tmp_path / "run", 1)
@@ -312,7 +317,7 @@ def test_another_version_is_refused_by_its_name(
 
 def test_another_form_of_checkpoint_is_refused(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoint, "SCHEMA", 3)
-    assert_refused(call("resume", copy), 2, "has the form 2; this version reads 3")
+    assert_refused(call("resume", copy), 2, "has schema 2; this version reads 3")
 
 
 @pytest.mark.parametrize("spoil", ["", "rounds = 0", "nonsense = 1", "\x00", "[", "seed = 1\nseed = 2"])

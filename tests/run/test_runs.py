@@ -197,8 +197,8 @@ def test_own_data_and_an_own_model_run_and_resume(tmp_path: Path) -> None:
     (tmp_path / "run" / "checkpoints" / "round-00000004.json").unlink()
     assert result(resume(tmp_path / "run", federation=federation, model=model)) == result(summary)
     for other, words in (
-        ({"federation": replace(federation, classes=tuple("abcdefghij"))}, "the data is not what it was"),
-        ({"model": MODELS.build("mlp", {"hidden": [6]})(federation.input_shape, 10)}, "the model is not what it was"),
+        ({"federation": replace(federation, classes=tuple("abcdefghij"))}, "the data has changed"),
+        ({"model": MODELS.build("mlp", {"hidden": [6]})(federation.input_shape, 10)}, "the model has changed"),
     ):  # fmt: skip
         given: dict[str, Any] = {"federation": federation, "model": model} | other
         with pytest.raises(ConfigError, match=words):

@@ -74,5 +74,5 @@ def test_a_run_of_several_is_not_continued_alone_or_with_others(tmp_path: Path) 
     assert load_experiment(tmp_path / "seed0" / "config.toml").engine.together == ["seed0", "seed1", "seed2"]
     with pytest.raises(ConfigError, match="trained together"):
         resume(tmp_path / "seed0")
-    with pytest.raises(ConfigError, match="cannot go on with"):
+    with pytest.raises(ConfigError, match="cannot be resumed with"):
         run_together(members(tmp_path)[:2])

@@ -105,7 +105,7 @@ def test_a_tracker_that_fails_costs_one_warning_and_not_the_run(
     assert result(summary) == result(start(tiny(), tmp_path / "plain"))
     assert recorder.steps() == [1]
     assert len(caplog.messages) == 1
-    assert "tensorboard takes no scores any more (ConnectionError: nobody answers)" in caplog.messages[0]
+    assert "tensorboard failed (ConnectionError: nobody answers)" in caplog.messages[0]
     recorder.fails_at = None
     resume(tmp_path / "run")
     assert recorder.steps() == [1, 1, 2, 3, 4]

@@ -198,7 +198,7 @@ def _line(error: pytest.ExceptionInfo[ConfigError]) -> str:
 def test_partial_participation_is_refused(cohort: Cohort) -> None:
     with pytest.raises(ConfigError) as caught:
         build_simulation(unequal_federation(), ["fedavg", "fedhoo"], small_model(), rounds=1, cohort=cohort)
-    assert f"cohort.size = {cohort.size} of 6 leaves some out" in _line(caught)
+    assert f"needs all 6 clients in every round, not cohort.size = {cohort.size}" in _line(caught)
 
 
 def test_a_search_without_samples_to_score_on_is_refused() -> None:
@@ -206,7 +206,7 @@ def test_a_search_without_samples_to_score_on_is_refused() -> None:
     nothing = tuple(rows[:0] for rows in federation.held_out)
     with pytest.raises(ConfigError) as caught:
         simulate("fedhoo", federation=replace(federation, held_out=nothing))
-    assert "data.validation or partition.validation above 0" in _line(caught)
+    assert "data.validation or partition.validation must be above 0" in _line(caught)
 
 
 KEEPERS = {"scaffold": "control_variates", "feddyn": "dynamic_regulariser"}

@@ -143,7 +143,7 @@ def test_two_sweeps_do_not_share_a_folder(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     path = write_tiny_sweep(tmp_path)
-    assert_refused(call("compare", path, "--out", path / "out"), 2, "cannot be made")
+    assert_refused(call("compare", path, "--out", path / "out"), 2, "cannot be created")
 
 
 def test_watchers_see_runs_begin_and_end(tmp_path: Path) -> None:
@@ -228,7 +228,7 @@ def test_a_lost_worker_is_a_failed_run(tmp_path: Path) -> None:
 def test_a_bad_folder_is_a_failed_run_and_no_crash(tmp_path: Path) -> None:
     one = order(expand(tiny_sweep())[0], tmp_path, alone=True)
     (tmp_path / "runs").write_text("a file")
-    assert "cannot be made" in str(run_one(one)) or "Not a directory" in str(run_one(one))
+    assert "cannot be created" in str(run_one(one)) or "Not a directory" in str(run_one(one))
 
 
 def test_a_sweep_needs_legal_options(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from runs import Finished, finish, spawn, wait_until
 from sweeps import ends_of, run_here, table_of, tiny_sweep, write_tiny_sweep
 
-STOPPED = "error: stopped; the same command goes on where it stopped\n"
+STOPPED = "error: stopped; the same command continues where it stopped\n"
 HELD = {"data": {"name": "digits", "imbalance": 10.0, "validation": 0.2}, "checkpoint": {"every": 2}}
 SHORT: dict[str, Any] = {
     "methods": ["scaffold", ["fedavgm", "balanced_softmax"]],

@@ -138,7 +138,7 @@ def test_methods_that_learn_from_validation_samples_can_be_tuned(
 
 
 def test_a_split_without_samples_is_refused() -> None:
-    with pytest.raises(ConfigError, match="none has a sample"):
+    with pytest.raises(ConfigError, match="tuning needs validation samples"):
         use_validation_as_test(load_federation(make_experiment({})))
 
 
@@ -153,7 +153,7 @@ def test_a_setting_that_fails_is_not_chosen_and_does_not_end_the_sweep(tmp_path:
         "compare", write_tiny_sweep(tmp_path, **tables), "--processes", 1, "--out", tmp_path / "out"
     )
     assert code == 0, err
-    assert "tuned by balanced_accuracy on the validation split, at most 10 settings a method" in out
+    assert "tuned by balanced_accuracy on the validation split, at most 10 settings per method" in out
     assert "fedavg: 2 of 2 settings, chosen lr=0.1" in out
     assert err.startswith("note: not chosen, since it failed: ")
     assert len(err.splitlines()) == 1

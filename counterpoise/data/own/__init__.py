@@ -1,4 +1,4 @@
-"""A user's own data: tables, arrays, image folders, torch data sets and packs, each read with its faults named."""
+"""A user's own data: tables, arrays, image folders, torch data sets and packs, each checked as it is read."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SUPPORTED = "a table (.csv, .tsv, .txt, also with .gz; .parquet, .pq), arrays (.
 
 
 def open_pack(path: Path | str) -> Dataset:
-    """The data set of a pack with its clients settled."""
+    """The data set of a pack, with its assignment to clients."""
     packed = read_pack(path)
     return packed.dataset.assigned(packed.assignment, packed.record)
 
@@ -49,21 +49,21 @@ def open_data(
     categorical: Sequence[str] | None = None,
     drop: Sequence[str] | None = None,
 ) -> Dataset:
-    """The data set at a path, read by what lies there; `size` and `clients` are for folders, the named columns for tables."""
+    """The data set at a path, read by its kind; `size` and `clients` are for folders, the column names for tables."""
     path = Path(path)
     suffix = path.suffix.lower()
     if path.is_dir():
         return read_image_folder(path, size, clients, test_share, seed)
     if not path.exists():
-        raise DataError(f"{no_such(path, 'file or folder')}; legal: {SUPPORTED}")
+        raise DataError(f"{no_such(path, 'file or folder')}; needs {SUPPORTED}")
     if is_table(path):
         if label is None:
             raise ConfigError(
-                f"{path}: label is missing; legal: the name of the column that holds the classes"
+                f"{path}: label is missing; needs the name of the column that holds the classes"
             )
         return read_table(path, label, client, test_share, seed, numeric, categorical, drop)
     if suffix == ".npz":
         return read_npz(path, test_share, seed)
     if suffix == ".safetensors":
         return open_pack(path)
-    raise fault(path, f"cannot tell what {suffix or 'a file without suffix'} holds; legal: {SUPPORTED}")
+    raise fault(path, f"cannot tell what {suffix or 'a file without suffix'} holds; needs {SUPPORTED}")

@@ -6,8 +6,7 @@ import math
 from pathlib import Path
 
 from counterpoise.data.dataset import Dataset
-from counterpoise.data.faults import check_share, fault
-from counterpoise.data.limits import MAX_BYTES, MAX_CLASSES, MAX_WORD
+from counterpoise.data.faults import MAX_BYTES, MAX_CLASSES, MAX_WORD, check_share, fault
 from counterpoise.data.own.forms import check_alike, check_client_form, check_input_form, check_label_form
 from counterpoise.data.own.npy import AnyArray, Header, Heads, read_array, read_heads
 from counterpoise.data.own.samples import (
@@ -32,7 +31,7 @@ CLASSES = "classes"
 def read_npz(path: Path | str, test_share: float = 0.2, seed: int = 0, limit: int = MAX_BYTES) -> Dataset:
     """Arrays x and y, or x_train, y_train, x_test and y_test; optionally `client` (of each training sample) and `classes`.
 
-    Labels are whole numbers: places in `classes`, or where that is not given, any from 0 on. Rows in errors count from 1.
+    Labels are whole numbers: indices into `classes`, or without `classes` any from 0 on. Rows in errors count from 1.
     """
     check_share(test_share)
     path = Path(path)
@@ -58,7 +57,7 @@ def read_npz(path: Path | str, test_share: float = 0.2, seed: int = 0, limit: in
 def _samples(
     path: Path, heads: Heads, names: tuple[str, ...], classes: tuple[str, ...] | None
 ) -> list[Checked]:
-    """Inputs and labels of each half; all labels are read and checked first, since they are small."""
+    """Inputs and labels of train and test; labels, which are small, are read and checked first."""
     pairs = list(zip(names[::2], names[1::2], strict=True))
     labels = [
         checked_labels(path, y, _array(path, heads, y), heads.wanted[x].shape[0], classes) for x, y in pairs
@@ -76,7 +75,7 @@ def _read(path: Path, heads: Heads, name: str) -> AnyArray | None:
 
 
 def _check_forms(path: Path, heads: dict[str, Header], names: tuple[str, ...], owner: str | None) -> None:
-    """All that types and shapes tell, before anything is unpacked: a small file may hold very much."""
+    """Check types and shapes before anything is unpacked: a small file may unpack to very much."""
     inputs = [heads[name] for name in names[::2]]
     for x, y in zip(names[::2], names[1::2], strict=True):
         check_input_form(path, x, heads[x])
@@ -96,19 +95,19 @@ def _check_forms(path: Path, heads: dict[str, Header], names: tuple[str, ...], o
 def _check_words(path: Path, name: str, head: Header) -> None:
     width = head.dtype.itemsize // (4 if head.dtype.kind == "U" else 1)
     if head.dtype.kind in "US" and width > MAX_WORD:
-        raise fault(path, f"{name} holds words of {width:,} characters; legal: at most {MAX_WORD}")
+        raise fault(path, f"{name} holds words of {width:,} characters; at most {MAX_WORD}")
 
 
 def _layout(path: Path, found: Heads) -> tuple[str, ...]:
     given = tuple(name for name in (*WHOLE, *HALVES) if name in found.wanted)
     if given not in (WHOLE, HALVES):
         names = listed([*found.wanted, *found.unused]) or "nothing"
-        raise fault(path, f"holds {names}; legal: {' and '.join(WHOLE)}, or {', '.join(HALVES)}")
+        raise fault(path, f"holds {names}; needs {' and '.join(WHOLE)}, or {', '.join(HALVES)}")
     return given
 
 
 def _owner(path: Path, heads: dict[str, Header]) -> str | None:
     given = [name for name in CLIENTS if name in heads]
     if len(given) > 1:
-        raise fault(path, f"holds both {' and '.join(given)}; legal: one of them")
+        raise fault(path, f"holds both {' and '.join(given)}; needs one of them")
     return given[0] if given else None

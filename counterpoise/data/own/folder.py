@@ -1,4 +1,4 @@
-"""Folders of images, a folder a class, as a data set."""
+"""Folders of images, one per class, as a data set."""
 
 from __future__ import annotations
 
@@ -14,8 +14,17 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from counterpoise.data.dataset import Dataset
-from counterpoise.data.faults import blamed_on, check_share, fault, file_within, no_such
-from counterpoise.data.limits import MAX_BYTES, MAX_FILES, MAX_IMAGE_BYTES, MAX_PIXELS
+from counterpoise.data.faults import (
+    MAX_BYTES,
+    MAX_FILES,
+    MAX_IMAGE_BYTES,
+    MAX_PIXELS,
+    as_fault,
+    check_share,
+    fault,
+    file_within,
+    no_such,
+)
 from counterpoise.data.own.samples import Checked, join
 from counterpoise.data.split import TrainTest, split_note, split_rows
 from counterpoise.data.tables.cells import coded
@@ -25,14 +34,14 @@ FORMATS = ("PNG", "JPEG", "BMP", "WEBP", "TIFF", "PPM")
 GREY = frozenset({"1", "L", "LA"})
 COLOUR = frozenset({"P", "RGB", "RGBA", "CMYK", "YCbCr"})
 HALVES = ("train", "test")
-LITTER = frozenset({"Thumbs.db", "desktop.ini"})
+IGNORED_FILES = frozenset({"Thumbs.db", "desktop.ini"})
 
 Pixels = NDArray[np.uint8]
 Size = tuple[int, int]  # height, width
 
 
 class Picture(NamedTuple):
-    """Where an image lies, and what its folders say of it."""
+    """An image file with the label and client that its folders name."""
 
     path: Path
     label: str
@@ -49,7 +58,7 @@ def read_image_folder(
     """Images at class/file, or with `clients` at client/class/file; split by `train` and `test` folders above, or at random.
 
     Pixels are bytes [C, H, W], grey only if every image is; transparency is dropped. Images of different sizes
-    need a `size` (height, width) to be brought to. Hidden files are passed over; any other must be an image.
+    need a `size` (height, width) to be resized to. Hidden files are ignored; any other must be an image.
     """
     check_share(test_share)
     wanted = _wanted_size(size)
@@ -69,7 +78,7 @@ def read_image_folder(
     train, test = (Checked(x[rows], classes.codes[rows]) for rows in split)
     owners = coded([pictures[row].client for row in split.train]) if clients else None
     notes = [split_note(split, test_share, seed)] if not given else []
-    notes += [f"images brought to {wanted[0]} x {wanted[1]}"] if wanted else []
+    notes += [f"images resized to {wanted[0]} x {wanted[1]}"] if wanted else []
     return join(root, train, test, classes.names, owners, notes, {root.name: digest})
 
 
@@ -78,9 +87,7 @@ def _wanted_size(size: int | Size | None) -> Size | None:
         return None
     height, width = (size, size) if isinstance(size, int) else size
     if height < 1 or width < 1 or height * width > MAX_PIXELS:
-        raise ConfigError(
-            f"size = {size!r} is not legal; legal: height and width of at most {MAX_PIXELS:,} pixels"
-        )
+        raise ConfigError(f"size must be a height and width of at most {MAX_PIXELS:,} pixels, not {size!r}")
     return height, width
 
 
@@ -96,7 +103,7 @@ def _pictures(root: Path, folder: Path, clients: bool) -> Iterator[Picture]:
         if not files or files[0].is_dir():
             raise fault(
                 label,
-                f"holds {'a folder, not images' if files else 'no images'}; legal: class/file, or client/class/file with `clients`",
+                f"holds {'a folder, not images' if files else 'no images'}; needs class/file, or client/class/file with `clients`",
             )
         yield from (Picture(file, label.name) for file in files)
 
@@ -104,28 +111,28 @@ def _pictures(root: Path, folder: Path, clients: bool) -> Iterator[Picture]:
 def _folders(root: Path, folder: Path) -> list[Path]:
     folders = [child for child in _listed(root, folder) if child.is_dir()]
     if not folders:
-        raise fault(folder, "holds no folders; legal: a folder a class, or client/class with `clients`")
+        raise fault(folder, "holds no folders; needs one per class, or client/class with `clients`")
     return folders
 
 
 def _listed(root: Path, folder: Path) -> list[Path]:
-    """What lies in a folder, in order; links may not lead out of the root."""
-    with blamed_on(folder, "cannot be listed"):
-        children = sorted(child for child in folder.iterdir() if not _is_litter(child.name))
+    """The sorted content of a folder; links may not lead out of the root."""
+    with as_fault(folder, "cannot be listed"):
+        children = sorted(child for child in folder.iterdir() if not _is_ignored(child.name))
         for child in children:
             if not child.resolve().is_relative_to(root):
                 raise fault(child, f"is a link that leads out of {root.name}")
     return children
 
 
-def _is_litter(name: str) -> bool:
-    return name.startswith(".") or name in LITTER
+def _is_ignored(name: str) -> bool:
+    return name.startswith(".") or name in IGNORED_FILES
 
 
 def _read(root: Path, pictures: list[Picture], size: Size | None) -> tuple[Pixels, str]:
     """All images as [n, C, H, W], and one SHA-256 over their names and bytes."""
     if len(pictures) > MAX_FILES:
-        raise fault(root, f"holds {len(pictures):,} images; legal: at most {MAX_FILES:,}")
+        raise fault(root, f"holds {len(pictures):,} images; at most {MAX_FILES:,}")
     digest = hashlib.sha256()
     images: list[Pixels] = []
     with warnings.catch_warnings():
@@ -143,13 +150,13 @@ def _read(root: Path, pictures: list[Picture], size: Size | None) -> tuple[Pixel
 
 def _decode(file: Path, content: bytes, size: Size | None) -> Pixels:
     with (
-        blamed_on(file, "cannot be read as an image"),
+        as_fault(file, "cannot be read as an image"),
         Image.open(io.BytesIO(content), formats=FORMATS) as image,
     ):
         if image.width * image.height > MAX_PIXELS:
-            raise fault(file, f"is {image.height} x {image.width}; legal: at most {MAX_PIXELS:,} pixels")
+            raise fault(file, f"is {image.height} x {image.width}; at most {MAX_PIXELS:,} pixels")
         if image.mode not in GREY | COLOUR:
-            raise fault(file, f"has pixels of mode {image.mode}; legal: eight bits a channel")
+            raise fault(file, f"has pixels of mode {image.mode}; needs eight bits per channel")
         plain = image.convert("L" if image.mode in GREY else "RGB")
         if size is not None:
             plain = plain.resize(size[::-1], Image.Resampling.BILINEAR)
@@ -161,10 +168,10 @@ def _check_fit(file: Path, images: list[Pixels], count: int) -> None:
     if (height, width) != (first_height, first_width):
         raise fault(
             file,
-            f"is {height} x {width}, the first image {first_height} x {first_width}; legal: one size, or give `size`",
+            f"is {height} x {width}, the first image {first_height} x {first_width}; needs one size, or give `size`",
         )
     if 3 * count * height * width > MAX_BYTES:
         raise fault(
             file,
-            f"one of {count:,} images of {height} x {width}; legal: at most {MAX_BYTES:,} bytes of pixels",
+            f"one of {count:,} images of {height} x {width}; at most {MAX_BYTES:,} bytes of pixels",
         )

@@ -1,4 +1,4 @@
-"""Arrays of an npz file, each header checked before anything is unpacked; pickled objects are never read."""
+"""Arrays of an npz file: every header is checked before anything is unpacked, and pickled objects are never read."""
 
 from __future__ import annotations
 
@@ -13,11 +13,19 @@ import numpy as np
 from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
-from counterpoise.data.faults import blamed_on, brief, fault, file_within
-from counterpoise.data.limits import MAX_BYTES, MAX_DIMENSIONS, MAX_MEMBERS, MAX_NPY_HEADER
+from counterpoise.data.faults import (
+    MAX_BYTES,
+    MAX_DIMENSIONS,
+    MAX_MEMBERS,
+    MAX_NPY_HEADER,
+    as_fault,
+    fault,
+    file_within,
+)
+from counterpoise.errors import short
 
 SUFFIX = ".npy"
-DAMAGED = "damaged or no npz file"
+DAMAGED = "damaged or not an npz file"
 PLAIN_COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 ENCRYPTED = 0x1
 CHUNK = 1 << 20
@@ -28,7 +36,7 @@ AnyArray = NDArray[Any]
 
 
 class Header(NamedTuple):
-    """What a member says of its array, and where the numbers begin."""
+    """Header of one array, and the byte where its numbers begin."""
 
     shape: tuple[int, ...]
     fortran_order: bool
@@ -41,60 +49,60 @@ class Header(NamedTuple):
 
     @property
     def memory(self) -> int:
-        """Bytes once the array is an input: pixels stay bytes, other numbers take four at least."""
+        """Bytes once the array is an input: pixels stay one byte, other numbers take at least four."""
         return math.prod(self.shape) * (1 if self.dtype == np.uint8 else max(4, self.dtype.itemsize))
 
 
 class Heads(NamedTuple):
-    """What the wanted arrays say of themselves, and the names of the others."""
+    """Headers of the wanted arrays, and the names of the others."""
 
     wanted: dict[str, Header]
     unused: tuple[str, ...]
 
 
 def read_heads(path: Path | str, wanted: Iterable[str], limit: int = MAX_BYTES) -> Heads:
-    """The headers of the wanted arrays of an npz; odd types and more than `limit` bytes are refused."""
+    """The headers of the wanted arrays of an npz; unknown types and more than `limit` bytes are refused."""
     path = file_within(path, limit)
-    with blamed_on(path, DAMAGED), zipfile.ZipFile(path) as archive:
+    with as_fault(path, DAMAGED), zipfile.ZipFile(path) as archive:
         members = _members(path, archive)
         found = {name: _header(path, archive, name, members[name]) for name in wanted if name in members}
     total = sum(header.memory for header in found.values())
     if total > limit:
-        raise fault(path, f"unpacks to {total:,} bytes; legal: at most {limit:,}")
+        raise fault(path, f"unpacks to {total:,} bytes; at most {limit:,}")
     return Heads(found, tuple(name for name in members if name not in found))
 
 
 def read_array(path: Path, name: str, header: Header) -> AnyArray:
     """The array that a header describes."""
-    with blamed_on(path, DAMAGED), zipfile.ZipFile(path) as archive:
+    with as_fault(path, DAMAGED), zipfile.ZipFile(path) as archive:
         return _content(archive, _members(path, archive)[name], header)
 
 
 def _members(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
     listed = archive.infolist()
     if len(listed) > MAX_MEMBERS:
-        raise fault(path, f"holds {len(listed):,} arrays; legal: at most {MAX_MEMBERS}")
+        raise fault(path, f"holds {len(listed):,} arrays; at most {MAX_MEMBERS}")
     members = {member.filename.removesuffix(SUFFIX): member for member in listed}
     if len(members) < len(listed):
-        raise fault(path, "two of its arrays have one name")
+        raise fault(path, "two of its arrays have the same name")
     return members
 
 
 def _header(path: Path, archive: zipfile.ZipFile, name: str, member: zipfile.ZipInfo) -> Header:
     if member.compress_type not in PLAIN_COMPRESSIONS or member.flag_bits & ENCRYPTED:
-        raise fault(path, f"{name} is encrypted or oddly compressed; legal: what numpy.savez writes")
+        raise fault(path, f"{name} is encrypted or in an unknown compression; needs what numpy.savez writes")
     with archive.open(member) as stream:
-        beginning = io.BytesIO(stream.read(MAX_NPY_HEADER))  # a longer header is cut, and so refused
+        beginning = io.BytesIO(stream.read(MAX_NPY_HEADER))  # a longer header is truncated, and so refused
     version = npy_format.read_magic(beginning)
     if version not in READERS:
-        raise fault(path, f"{name} is in npy version {version}; legal: 1.0 or 2.0")
+        raise fault(path, f"{name} is in npy version {version}; needs 1.0 or 2.0")
     header = Header(*READERS[version](beginning, max_header_size=MAX_NPY_HEADER), start=beginning.tell())
     if header.dtype.kind not in KINDS:
-        raise fault(path, f"{name} holds {brief(header.dtype)}; legal: numbers or words")
+        raise fault(path, f"{name} holds {short(header.dtype)}; needs numbers or words")
     if len(header.shape) > MAX_DIMENSIONS or min(header.shape, default=0) < 0:
         raise fault(
             path,
-            f"{name} has shape {brief(header.shape)}; legal: up to {MAX_DIMENSIONS} sizes, none negative",
+            f"{name} has shape {short(header.shape)}; needs up to {MAX_DIMENSIONS} sizes, none negative",
         )
     if header.start + header.nbytes != member.file_size:
         raise fault(

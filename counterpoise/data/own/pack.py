@@ -1,4 +1,4 @@
-"""One compact file that a prepared data set travels in: samples, clients and record, checked as it is read."""
+"""A pack: one compact file with the samples, clients and record of a prepared data set, checked as it is read."""
 
 from __future__ import annotations
 
@@ -18,12 +18,11 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from counterpoise.data.dataset import Assignment, Dataset, Samples, Scaling
-from counterpoise.data.faults import blamed_on, fault, file_within
-from counterpoise.data.limits import MAX_BYTES, MAX_PACK_HEADER
+from counterpoise.data.faults import MAX_BYTES, MAX_PACK_HEADER, as_fault, fault, file_within
 from counterpoise.data.own.forms import PIXEL_DIMENSIONS
-from counterpoise.data.own.pixels import squeeze, unsqueeze
+from counterpoise.data.own.pixels import compress, decompress
 from counterpoise.data.own.prepared import Pack, check_classes, check_pack
-from counterpoise.data.partition import Rows
+from counterpoise.data.types import Rows
 from counterpoise.errors import ConfigError, DataError
 from counterpoise.registry.registry import Entry
 from counterpoise.system.capacity import check_fits
@@ -38,7 +37,7 @@ Shape = tuple[int, int, int, int]
 
 @dataclass(frozen=True)
 class About:
-    """The words of a pack."""
+    """The metadata of a pack."""
 
     name: str
     classes: tuple[str, ...]
@@ -46,29 +45,29 @@ class About:
     files: dict[str, str]
     notes: tuple[str, ...]
     record: dict[str, Any]
-    pixels: Mapping[str, Sequence[int]]  # true shapes of the images that are squeezed
+    pixels: Mapping[str, Sequence[int]]  # uncompressed shapes of the compressed images
     format: Literal[1] = 1
 
 
 def write_pack(dataset: Dataset, assignment: Assignment, path: Path | str, record: Mapping[str, Any]) -> None:
-    """Write a safetensors file, whole or not at all; equal content gives equal bytes. `record` must be fit for JSON."""
+    """Write a safetensors file atomically; equal content gives equal bytes. `record` must be JSON-serialisable."""
     path = Path(path)
-    with blamed_on(path, "cannot be written"):
+    with as_fault(path, "cannot be written"):
         check_pack(Pack(dataset, assignment, record))
         tensors = _tensors(dataset, assignment)
-        words = _words(dataset, record, _squeeze_images(tensors))
+        words = _words(dataset, record, _compress_images(tensors))
         tensors[DIGEST] = torch.tensor(list(_digest(tensors, words)), dtype=torch.uint8)
         _save(path, tensors, words)
 
 
-def _squeeze_images(tensors: Tensors) -> dict[str, Shape]:
-    """Squeeze images in place; their true shapes."""
+def _compress_images(tensors: Tensors) -> dict[str, Shape]:
+    """Compress images in place; returns their shapes."""
     shapes: dict[str, Shape] = {}
     for name in ("train.x", "test.x"):
         if tensors[name].dtype == torch.uint8 and tensors[name].dim() == PIXEL_DIMENSIONS:
             images = tensors[name].numpy()
             shapes[name] = images.shape
-            tensors[name] = torch.from_numpy(squeeze(images))
+            tensors[name] = torch.from_numpy(compress(images))
     return shapes
 
 
@@ -127,49 +126,50 @@ def _save(path: Path, tensors: Tensors, words: str) -> None:
 def read_pack(path: Path | str, limit: int = MAX_BYTES) -> Pack:
     """What ``write_pack`` wrote; a file that is damaged, inconsistent or larger than `limit` unpacked is refused."""
     path = file_within(path, limit)
-    with blamed_on(path, "damaged or no pack"):
+    with as_fault(path, "damaged or not a pack"):
         tensors, words = _load(path)
         if bytes(tensors.pop(DIGEST).tolist()) != _digest(tensors, words):
-            raise fault(path, "damaged: its SHA-256 does not fit its content")
+            raise fault(path, "damaged: its SHA-256 does not match its content")
         about = _read_words(words)
         check_classes(len(about.classes))
         shapes = {name: tuple(int(side) for side in given) for name, given in about.pixels.items()}
         _check_pixels(path, tensors, shapes, limit)
         for name, shape in shapes.items():
-            tensors[name] = torch.from_numpy(unsqueeze(tensors[name].numpy(), shape))
+            tensors[name] = torch.from_numpy(decompress(tensors[name].numpy(), shape))
         pack = _unpacked(tensors, about)
         check_pack(pack)
     return pack
 
 
 def _check_pixels(path: Path, tensors: Tensors, shapes: Mapping[str, tuple[int, ...]], limit: int) -> None:
-    """Before images are unpacked, of which a small file may hold very many."""
+    """Before images are unpacked: a small file may unpack to very many."""
     for name, shape in shapes.items():
         if min(shape) < 1 or math.prod(shape) > limit:
-            raise fault(path, f"{name} has shape {shape}; legal: at most {limit:,} bytes of pixels")
+            raise fault(path, f"{name} has shape {shape}; at most {limit:,} bytes of pixels")
         if shape[0] != (labels := len(tensors[name.removesuffix("x") + "y"])):
-            raise fault(path, f"{name} has {shape[0]:,} images for {labels:,} labels: not as many")
+            raise fault(path, f"{name} has {shape[0]:,} images for {labels:,} labels; needs as many")
     size = sum(map(math.prod, shapes.values()))
     check_fits(size + 2 * max(map(math.prod, shapes.values()), default=0), f"{path}: its pixels", DataError)
 
 
 def _load(path: Path) -> tuple[Tensors, str]:
-    """Tensors and words, once the length that the file gives for its header is credible."""
+    """Tensors and metadata, after the length of the header is checked."""
     with path.open("rb") as stream:
         length = int.from_bytes(stream.read(LENGTH_BYTES), "little")
     if length > min(MAX_PACK_HEADER, path.stat().st_size):
         raise fault(
-            path, f"says its header has {length:,} bytes; legal: within the file, at most {MAX_PACK_HEADER:,}"
+            path,
+            f"says its header has {length:,} bytes; must be within the file, at most {MAX_PACK_HEADER:,}",
         )
     with safe_open(path, framework="pt") as file:
         words = (file.metadata() or {}).get(ABOUT)
         if words is None or DIGEST not in file.keys():  # noqa: SIM118  (no mapping)
-            raise fault(path, "is a safetensors file, but no pack")
+            raise fault(path, "is a safetensors file, but not a pack")
         return {name: file.get_tensor(name) for name in file.keys()}, words  # noqa: SIM118
 
 
 def _read_words(words: str) -> About:
-    """The words, each of its type."""
+    """The metadata, each field checked against its type."""
     try:
         return Entry("pack", About).build(json.loads(words))
     except ConfigError as error:
@@ -201,5 +201,5 @@ def _vectors(tensors: Tensors, name: str) -> list[Rows]:
     rows, ends = tensors[f"{name}.rows"].numpy(), tensors[f"{name}.ends"].numpy()
     steps = np.diff(ends, prepend=0)
     if (steps < 0).any() or steps.sum() != len(rows):
-        raise ValueError(f"the ends of {name} do not cut up its rows")
+        raise ValueError(f"the ends of {name} do not split its rows")
     return np.split(rows, ends[:-1]) if len(ends) else []

@@ -1,4 +1,4 @@
-"""Images as fewer bytes, without loss.
+"""Lossless compression of images.
 
 Neighbouring pixels and channels are alike, so their differences are small and deflate well. On CIFAR-10 (22,406
 images, 65.6 MiB) this gives 37.8 MiB in about a second, and back in about a second; plain deflate gives 60.5 MiB,
@@ -20,21 +20,21 @@ WINDOW_BITS = 15
 MEMORY_LEVEL = 9
 
 
-def squeeze(images: Pixels) -> Pixels:
-    """Bytes [n, C, H, W] as a shorter vector of bytes."""
+def compress(images: Pixels) -> Pixels:
+    """uint8 [n, C, H, W] as a shorter vector of bytes."""
     differences = images
     for axis in AXES:
         differences = np.diff(differences, axis=axis, prepend=np.uint8(0))
-    # Runs are all there is to find in differences: looking for more takes five times as long and gains nothing.
+    # Run lengths suffice for differences: a full search takes five times as long and gains nothing.
     deflate = zlib.compressobj(LEVEL, zlib.DEFLATED, WINDOW_BITS, MEMORY_LEVEL, zlib.Z_RLE)
     return np.frombuffer(bytearray(deflate.compress(differences.tobytes()) + deflate.flush()), dtype=np.uint8)
 
 
-def unsqueeze(squeezed: Pixels, shape: tuple[int, ...]) -> Pixels:
-    """The images again; a vector that does not unpack to exactly this shape raises a ValueError."""
+def decompress(compressed: Pixels, shape: tuple[int, ...]) -> Pixels:
+    """The images; a vector that does not unpack to exactly this shape raises a ValueError."""
     size = math.prod(shape)
     inflate = zlib.decompressobj()
-    content = inflate.decompress(squeezed.tobytes(), size + 1)
+    content = inflate.decompress(compressed.tobytes(), size + 1)
     if len(content) != size or not inflate.eof:
         raise ValueError(f"pixels do not unpack to the {size:,} bytes of shape {shape}")
     images = np.frombuffer(content, dtype=np.uint8).reshape(shape)

@@ -1,4 +1,4 @@
-"""A prepared data set: its samples, who holds which, and how it was made."""
+"""A prepared data set: its samples, its assignment to clients, and how it was made."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from counterpoise.data.dataset import Assignment, Dataset, Samples
-from counterpoise.data.limits import MAX_CLASSES
-from counterpoise.data.partition import Rows
+from counterpoise.data.faults import MAX_CLASSES
+from counterpoise.data.types import Rows
 
 
 class Pack(NamedTuple):
-    """All that travels in one file."""
+    """The content of one file."""
 
     dataset: Dataset
     assignment: Assignment
@@ -40,21 +40,21 @@ def check_pack(pack: Pack) -> None:
         )
     if dataset.clients is not None:
         _require(
-            len(dataset.clients) == len(dataset.train.y), "natural clients are not one a training sample"
+            len(dataset.clients) == len(dataset.train.y), "natural clients are not one per training sample"
         )
         _check_places("natural clients", dataset.clients.numpy(), len(dataset.client_names))
     _check_assignment(pack.assignment, len(dataset.train.y))
 
 
 def check_classes(count: int) -> None:
-    _require(count <= MAX_CLASSES, f"holds {count:,} classes; legal: at most {MAX_CLASSES:,}")
+    _require(count <= MAX_CLASSES, f"holds {count:,} classes; at most {MAX_CLASSES:,}")
 
 
 def _check_samples(name: str, samples: Samples, classes: int) -> None:
     x, y = samples
     _require(
         x.dim() >= 2 and x.numel() > 0 and len(x) == len(y),
-        f"{name} inputs and labels are not as many, or none",
+        f"{name} inputs and labels are empty or differ in number",
     )
     _require(x.dtype == torch.uint8 or _finite(x), f"{name} inputs are neither pixels nor finite numbers")
     _check_places(f"{name} labels", y.numpy(), classes)

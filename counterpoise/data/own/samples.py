@@ -1,4 +1,4 @@
-"""Arrays of inputs, labels and clients, each row checked, joined to a data set."""
+"""Arrays of inputs, labels and clients: every row is checked, then they become a data set."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from torch import Tensor
 
 from counterpoise.data import check
 from counterpoise.data.dataset import Dataset, Samples, Scaling, no_scaling, pixel_scaling
-from counterpoise.data.faults import blamed_on, brief, fault
-from counterpoise.data.limits import MAX_NUMBER
+from counterpoise.data.faults import MAX_NUMBER, as_fault, fault
 from counterpoise.data.own.forms import (
     PIXEL_DIMENSIONS,
     check_alike,
@@ -22,17 +21,17 @@ from counterpoise.data.own.forms import (
     check_label_form,
 )
 from counterpoise.data.own.npy import AnyArray
-from counterpoise.data.partition import Rows
 from counterpoise.data.split import Clients, check_class_count, check_coverage, natural_clients
 from counterpoise.data.tables.cells import Coded
-from counterpoise.errors import listed
+from counterpoise.data.types import Rows
+from counterpoise.errors import listed, short
 
 COLOURS = (1, 3)
 PIXEL_VALUES = 256
 
 
 class Raw(NamedTuple):
-    """Inputs and labels as given, and what errors call them."""
+    """Inputs and labels as given, and their names in errors."""
 
     x: AnyArray
     y: AnyArray
@@ -41,7 +40,7 @@ class Raw(NamedTuple):
 
 
 class Checked(NamedTuple):
-    """Finite inputs and labels from 0 on, as many of the one as of the other."""
+    """Finite inputs and labels from 0 on, of equal length."""
 
     x: AnyArray  # [n, ...] uint8 or float32
     y: Rows  # [n]
@@ -51,7 +50,7 @@ class Checked(NamedTuple):
 
 
 class Renumbered(NamedTuple):
-    """Labels as places among the classes."""
+    """Labels as indices into the classes."""
 
     classes: tuple[str, ...]
     train: Rows
@@ -65,7 +64,7 @@ def checked(source: Path | str, raw: Raw, classes: tuple[str, ...] | None) -> Ch
 
 
 def checked_inputs(source: Path | str, name: str, x: AnyArray) -> AnyArray:
-    """Bytes as they are, other numbers as float32, all finite."""
+    """uint8 as it is, other numbers as float32, all finite."""
     check_input_form(source, name, x)
     if x.dtype == np.uint8:
         return x
@@ -76,7 +75,7 @@ def checked_inputs(source: Path | str, name: str, x: AnyArray) -> AnyArray:
         place = np.unravel_index(int(finite.argmin()), x.shape)
         raise fault(
             source,
-            f"{name} holds {x[place]}; legal: numbers of at most {MAX_NUMBER:.4g} in size",
+            f"{name} holds {x[place]}; needs numbers of at most {MAX_NUMBER:.4g} in size",
             int(place[0]) + 1,
         )
     return numbers
@@ -85,20 +84,20 @@ def checked_inputs(source: Path | str, name: str, x: AnyArray) -> AnyArray:
 def checked_labels(
     source: Path | str, name: str, y: AnyArray, samples: int, classes: tuple[str, ...] | None
 ) -> Rows:
-    """One whole number a sample, each the place of a class."""
+    """One whole number per sample, each the index of a class."""
     check_label_form(source, name, y, samples)
     highest = np.iinfo(np.int64).max if classes is None else len(classes) - 1
     wrong = (y < 0) | (y > highest)
     if wrong.any():
         row = int(wrong.argmax())
-        raise fault(source, f"{name} holds {y[row]}; legal: 0 to {highest}", row + 1)
+        raise fault(source, f"{name} holds {y[row]}; must be 0 to {highest}", row + 1)
     return y.astype(np.int64)
 
 
 def coded_clients(source: Path | str, clients: AnyArray, samples: int) -> Coded:
-    """Clients named by whole numbers or words, one a training sample."""
+    """Clients named by whole numbers or words, one per training sample."""
     check_client_form(source, clients, samples)
-    with blamed_on(source, "client cannot be read"):
+    with as_fault(source, "client cannot be read"):
         names, codes = np.unique(clients, return_inverse=True)
         return Coded(tuple(names.astype(np.str_).tolist()), codes.astype(np.int64))
 
@@ -112,7 +111,7 @@ def join(
     notes: Sequence[str] = (),
     files: Mapping[str, str] | None = None,
 ) -> Dataset:
-    """The data set of two checked halves; labels without class names are renumbered to have no gaps."""
+    """The data set of checked training and test samples; labels without class names are renumbered without gaps."""
     check_alike(source, train.x, test.x)
     labels = _renumber(source, train.y, test.y) if classes is None else Renumbered(classes, train.y, test.y)
     check_class_count(source, len(labels.classes))
@@ -138,11 +137,11 @@ def class_names(source: Path | str, classes: Sequence[str] | AnyArray | None) ->
     """Names given for the classes 0, 1, ..., all different."""
     if classes is None:
         return None
-    with blamed_on(source, "classes cannot be read"):
+    with as_fault(source, "classes cannot be read"):
         words = np.asarray(classes).astype(np.str_)
-        names = words.tolist()  # here, since an array can hold numbers that are no characters
+        names = words.tolist()  # inside the block: an array can hold numbers that are not characters
     if words.ndim != 1 or len(set(names)) < len(words):
-        raise fault(source, f"classes are {brief(names)}; legal: a list of different names")
+        raise fault(source, f"classes are {short(names)}; needs a list of different names")
     return tuple(names)
 
 
@@ -151,9 +150,9 @@ def _renumber(source: Path | str, train: Rows, test: Rows) -> Renumbered:
     known, codes = np.unique(train, return_inverse=True)
     names = tuple(str(label) for label in known)
     places = np.searchsorted(known, test).clip(max=len(known) - 1)
-    strange = known[places] != test
-    if strange.any():
-        row = int(strange.argmax())
+    unknown = known[places] != test
+    if unknown.any():
+        row = int(unknown.argmax())
         raise fault(source, f"test label {test[row]} is in no training sample", row + 1)
     notes = (f"labels renumbered from 0: {listed(names)}",) if known[-1] >= len(known) else ()
     return Renumbered(names, codes.astype(np.int64), places.astype(np.int64), notes)
@@ -164,7 +163,7 @@ def _channels_last(x: AnyArray) -> bool:
 
 
 def _tensor(x: AnyArray) -> Tensor:
-    """Images as [n, C, H, W]: channels moved up from the last place, and one channel for grey pixels."""
+    """Images as [n, C, H, W]: channels last are moved first, grey pixels get a channel axis."""
     if _channels_last(x):
         x = x.transpose(0, 3, 1, 2)
     elif x.dtype == np.uint8 and x.ndim == PIXEL_DIMENSIONS - 1:
@@ -173,7 +172,7 @@ def _tensor(x: AnyArray) -> Tensor:
 
 
 def measured_scaling(x: Tensor) -> Scaling:
-    """Pixels to zero mean and unit deviation over the training set, a channel at a time; other inputs stay as they are."""
+    """Pixels to zero mean and unit deviation over the training set, per channel; other inputs stay as they are."""
     if x.dtype != torch.uint8:
         return no_scaling()
     if x.dim() != PIXEL_DIMENSIONS:
@@ -183,7 +182,7 @@ def measured_scaling(x: Tensor) -> Scaling:
 
 
 def _pixel_statistics(channels: list[Tensor]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Means and deviations of pixels in [0, 1], exact by way of the histogram."""
+    """Means and deviations of pixels in [0, 1], computed exactly from the histogram."""
     counts = torch.stack([torch.bincount(pixels.reshape(-1), minlength=PIXEL_VALUES) for pixels in channels])
     values = torch.arange(PIXEL_VALUES, dtype=torch.float64) / (PIXEL_VALUES - 1)
     shares = counts / counts.sum(dim=1, keepdim=True, dtype=torch.float64)

@@ -10,11 +10,10 @@ import torch.utils.data
 from torch import Tensor
 
 from counterpoise.data.dataset import Dataset
-from counterpoise.data.faults import blamed_on, brief, fault
-from counterpoise.data.limits import MAX_BYTES
+from counterpoise.data.faults import MAX_BYTES, as_fault, fault
 from counterpoise.data.own.npy import AnyArray
 from counterpoise.data.own.samples import Checked, Raw, checked, class_names, coded_clients, join
-from counterpoise.errors import ConfigError
+from counterpoise.errors import ConfigError, short
 
 Items = torch.utils.data.Dataset[Any]
 
@@ -33,39 +32,37 @@ def from_torch(
     names = class_names(source, getattr(train, "classes", None) if classes is None else classes)
     first, second = _stack(train, "train", names), _stack(test, "test", names)
     coded = None if clients is None else coded_clients(source, np.asarray(clients), len(first.y))
-    note = "items of a torch data set, each read once: what its transforms draw at random is drawn"
+    note = "items of a torch data set, each read once: random transforms are applied once"
     return join(source, first, second, names, coded, (note,))
 
 
 def _stack(data: Any, half: str, classes: tuple[str, ...] | None) -> Checked:
     source = f"{type(data).__name__} ({half})"
     if not (hasattr(data, "__getitem__") and hasattr(data, "__len__")):
-        raise ConfigError(f"{source} has no length or no items by number; legal: a map-style torch data set")
+        raise ConfigError(f"{source} has no length or no items by number; needs a map-style torch data set")
     if not len(data):
         raise fault(source, "holds no items")
     pattern, _ = _item(source, data, 0)
     if len(data) * pattern.nbytes > MAX_BYTES:
-        raise fault(
-            source, f"{len(data):,} items of {pattern.nbytes:,} bytes; legal: at most {MAX_BYTES:,} bytes"
-        )
+        raise fault(source, f"{len(data):,} items of {pattern.nbytes:,} bytes; at most {MAX_BYTES:,} bytes")
     x = np.empty((len(data), *pattern.shape), pattern.dtype)
     y = np.empty(len(data), np.int64)
     for place in range(len(data)):
         inputs, label = _item(source, data, place)
         if (inputs.shape, inputs.dtype) != (pattern.shape, pattern.dtype):
-            reason = f"x is {inputs.dtype} {inputs.shape}; legal: {pattern.dtype} {pattern.shape}, as the first item"
+            reason = f"x is {inputs.dtype} {inputs.shape}; needs {pattern.dtype} {pattern.shape}, as the first item"
             raise fault(source, reason, place + 1)
         x[place], y[place] = inputs, label
     return checked(source, Raw(x, y), classes)
 
 
 def _item(source: str, data: Any, place: int) -> tuple[AnyArray, int]:
-    with blamed_on(f"{source}: row {place + 1}", "cannot be read"):
+    with as_fault(f"{source}: row {place + 1}", "cannot be read"):
         item = data[place]
         if not isinstance(item, tuple | list) or len(item) != 2:
-            raise fault(source, f"is {brief(item)}; legal: a pair (x, y)", place + 1)
+            raise fault(source, f"is {short(item)}; needs a pair (x, y)", place + 1)
         x = item[0].detach().cpu().numpy() if isinstance(item[0], Tensor) else np.asarray(item[0])
         y = np.asarray(item[1])
         if y.dtype.kind not in "iu" or y.size != 1 or y.max() > np.iinfo(np.int64).max:
-            raise fault(source, f"y is {brief(item[1])}; legal: a whole number", place + 1)
+            raise fault(source, f"y is {short(item[1])}; needs a whole number", place + 1)
     return x, int(y.item())

@@ -1,1 +1,1 @@
-"""Ways to cut the training set into clients. A new file here registers itself."""
+"""Ways to split the training set among clients. A new file here registers itself."""

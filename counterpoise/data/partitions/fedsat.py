@@ -5,18 +5,19 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoise.data.partition import Labels, Partition, Rows, partition
+from counterpoise.data.partition import Partition, partition
 from counterpoise.data.partitions.owners import (
     Concentration,
     Owned,
     draw_shares,
+    first_few,
     hand_out,
     partition_by,
     shares_to_counts,
-    some,
 )
 from counterpoise.data.partitions.redrawn import dirichlet_capped
 from counterpoise.data.skew import Floats, class_sizes
+from counterpoise.data.types import Labels, Rows
 from counterpoise.errors import ConfigError
 from counterpoise.registry.schema import Count, Whole
 
@@ -64,18 +65,16 @@ def quantity_skew(least: Count = 2, alpha: Concentration = 0.5, minimum: Whole =
 
 def _check_held(what: str, given: int, classes: int) -> None:
     if given > classes:
-        raise ConfigError(
-            f"partition {what} = {given}, but the data has {classes} classes; legal: 1 to {classes}"
-        )
+        raise ConfigError(f"partition {what} must be 1 to {classes}, the number of classes, not {given}")
 
 
 def _first(order: Floats, width: Rows) -> Held:
-    """Of each client the classes that come first in its order, as many as its width."""
+    """The first classes in each client's order, as many as its width."""
     return order.argsort(axis=1).argsort(axis=1) < width[:, None]
 
 
 def _share(labels: Labels, held: Held, quota: Floats, alpha: float, rng: np.random.Generator) -> Owned:
-    """Cut each class among its holders by quota times a Dirichlet weight."""
+    """Split each class among its holders by quota times a Dirichlet weight."""
     sizes = class_sizes(labels)
     orphans = np.flatnonzero((sizes > 0) & ~held.any(axis=0))
     held[np.resize(rng.permutation(len(held)), len(orphans)), orphans] = True
@@ -94,4 +93,4 @@ def _repairs(orphans: Rows, scarce: Rows) -> tuple[str, ...]:
         "classes that no client held, given to one client each": orphans,
         f"classes with too few samples to give each holder {LEAST}": scarce,
     }
-    return tuple(f"{what}: {some(ids)}" for what, ids in notes.items() if len(ids))
+    return tuple(f"{what}: {first_few(ids)}" for what, ids in notes.items() if len(ids))

@@ -8,19 +8,20 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from counterpoise.data.partition import MOST_CLIENTS, Labels, Partition, Rows, Split
+from counterpoise.data.partition import MOST_CLIENTS, Partition, Split
 from counterpoise.data.skew import Counts, Floats
+from counterpoise.data.types import Labels, Rows
 from counterpoise.errors import ConfigError
 from counterpoise.registry.schema import Interval
 from counterpoise.system.capacity import check_fits
 
 Concentration = Annotated[float, Interval(0, 1e9, open_low=True)]
-CLIENT = 1_400  # bytes of a client's vectors of rows, however short
-CELL = 32  # bytes of a client and class while shares are drawn and handed out
+CLIENT = 1_400  # bytes per client for its vectors of rows, however short
+CELL = 32  # bytes per client and class while shares are drawn and assigned
 
 
 class Owned(NamedTuple):
-    """The client of each sample, and in words where the protocol alone would not have given every sample one."""
+    """The client of each sample, and notes on samples that the protocol alone would not have assigned."""
 
     owner: Rows  # [n]
     repairs: tuple[str, ...] = ()
@@ -30,7 +31,7 @@ Rule = Callable[[Labels, int, np.random.Generator], Owned]  # labels, number of 
 
 
 def partition_by(rule: Rule, minimum: int) -> Partition:
-    """The partition of a rule: what cannot be split is refused before, clients below the minimum are filled after."""
+    """The partition of a rule: impossible splits are refused before, clients below the minimum are filled up after."""
 
     def split(labels: Labels, clients: int, rng: np.random.Generator) -> Split:
         check_sizes(len(labels.y), clients, minimum)
@@ -44,20 +45,20 @@ def partition_by(rule: Rule, minimum: int) -> Partition:
 
 def check_sizes(samples: int, clients: int, minimum: int) -> None:
     if clients < 1:
-        raise ConfigError(f"clients = {clients} is not legal; legal: a whole number, at least 1")
+        raise ConfigError(f"clients must be at least 1, not {clients}")
     if not samples:
         raise ConfigError(f"there are no samples to split among {clients} clients")
     if samples < minimum * clients:
         raise ConfigError(
             f"{clients} clients with at least {minimum} samples each need {minimum * clients} samples, "
-            f"but there are {samples}; legal: at most {samples // minimum} clients, or a smaller minimum"
+            f"but there are {samples}; needs at most {samples // minimum} clients, or a smaller minimum"
         )
 
 
 def check_number(clients: int, classes: int) -> None:
-    """Before anything is made for each client."""
+    """Before anything is allocated per client."""
     if clients > MOST_CLIENTS:
-        raise ConfigError(f"clients = {clients:,} is not legal; legal: at most {MOST_CLIENTS:,}")
+        raise ConfigError(f"clients must be at most {MOST_CLIENTS:,}, not {clients:,}")
     check_fits(clients * max(CLIENT, CELL * classes), f"clients = {clients:,}")
 
 
@@ -83,7 +84,7 @@ def fill_up(owner: Rows, clients: int, minimum: int, rng: np.random.Generator) -
 
 
 def skim(sizes: Counts, amount: int) -> Counts:
-    """How many samples to take from each client so that the largest come down to one level."""
+    """How many samples to take from each client so that the largest are cut to one level."""
 
     def enough_left(level: int) -> bool:
         return bool(np.maximum(sizes - level, 0).sum() <= amount)
@@ -101,7 +102,7 @@ def by_class(y: Rows, rng: np.random.Generator) -> Rows:
 
 
 def hand_out(labels: Labels, counts: Counts, rng: np.random.Generator) -> Rows:
-    """The owners where client k is to have ``counts[c, k]`` random samples of class c, and each class is used up."""
+    """Owners such that client k has ``counts[c, k]`` random samples of class c; counts use up each class."""
     classes, clients = counts.shape
     owner = np.empty(len(labels.y), np.int64)
     owner[by_class(labels.y, rng)] = np.repeat(np.tile(np.arange(clients), classes), counts.ravel())
@@ -109,12 +110,12 @@ def hand_out(labels: Labels, counts: Counts, rng: np.random.Generator) -> Rows:
 
 
 def even_runs(length: int, runs: int) -> Rows:
-    """[length] number of the run each place is in: consecutive runs whose sizes differ by at most one."""
+    """[length] run number of each position: consecutive runs whose sizes differ by at most one."""
     return np.arange(length) * runs // length
 
 
 def shares_to_counts(total: Counts | np.int64 | int, weights: Floats) -> Counts:
-    """Whole counts [..., N] that sum to the total, cut where the cumulated weights fall; weight 0 gets none."""
+    """Whole counts [..., N] that sum to the total, by rounding the cumulated weights; weight 0 gets none."""
     edges = np.cumsum(weights, axis=-1)
     whole = np.rint(edges / edges[..., -1:] * np.asarray(total)[..., None]).astype(np.int64)
     counts: Counts = np.diff(whole, axis=-1, prepend=0)
@@ -122,7 +123,7 @@ def shares_to_counts(total: Counts | np.int64 | int, weights: Floats) -> Counts:
 
 
 def draw_shares(alpha: float, shape: tuple[int, ...], rng: np.random.Generator) -> Floats:
-    """``p ~ Dir(alpha 1)`` along the last axis; a draw too small for floating point is its limit, one single 1."""
+    """``p ~ Dir(alpha 1)`` along the last axis; a draw that underflows becomes its limit, a single 1."""
     shares = rng.dirichlet(np.full(shape[-1], alpha), shape[:-1])
     rows = shares.reshape(-1, shape[-1])
     lost = np.flatnonzero(~(rows.sum(axis=-1) > 0.5))  # nan or all zero
@@ -131,7 +132,7 @@ def draw_shares(alpha: float, shape: tuple[int, ...], rng: np.random.Generator) 
     return shares
 
 
-def some(ids: Sequence[int] | Rows, most: int = 8) -> str:
+def first_few(ids: Sequence[int] | Rows, most: int = 8) -> str:
     """The first few of a list of ids, and how many more."""
     rest = f" and {len(ids) - most} more" if len(ids) > most else ""
     return ", ".join(str(i) for i in ids[:most]) + rest

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from counterpoise.data.partition import Labels, Partition, partition
+from counterpoise.data.partition import Partition, partition
 from counterpoise.data.partitions.owners import (
     Concentration,
     Owned,
@@ -17,10 +17,11 @@ from counterpoise.data.partitions.owners import (
     shares_to_counts,
 )
 from counterpoise.data.skew import Counts, class_sizes
+from counterpoise.data.types import Labels
 from counterpoise.registry.schema import Whole
 
 MOST_TRIES = 1000
-MOST_SHARES = 4_000_000  # drawn in all tries together: what bounds the time with many clients and classes
+MOST_SHARES = 4_000_000  # drawn in all tries together: bounds the time with many clients and classes
 
 Draw = Callable[[int], Counts]  # number of tries -> counts [T, C, N]
 
@@ -28,7 +29,7 @@ Draw = Callable[[int], Counts]  # number of tries -> counts [T, C, N]
 class Drawn(NamedTuple):
     counts: Counts  # [C, N]
     tries: int
-    lacking: int  # samples that clients are short of the minimum, summed
+    lacking: int  # samples below the minimum, summed over clients
 
 
 @partition("dirichlet_capped", paper="NIID-Bench (Li et al., 2022)")
@@ -59,7 +60,7 @@ def dirichlet_rounded(alpha: Concentration = 0.5, minimum: Whole = 1) -> Partiti
         def draw(tries: int) -> Counts:
             shares = draw_shares(alpha, (tries, labels.classes, clients), rng)
             rounded = np.round(shares, 3)
-            vanished = ~rounded.any(axis=-1, keepdims=True)  # thousands of equal clients
+            vanished = ~rounded.any(axis=-1, keepdims=True)  # all shares round to 0 with thousands of clients
             return shares_to_counts(sizes, np.where(vanished, shares, rounded))
 
         return _hand_out_drawn(labels, redraw(draw, minimum), minimum, rng)
@@ -73,16 +74,16 @@ def _hand_out_drawn(labels: Labels, drawn: Drawn, minimum: int, rng: np.random.G
 
 
 def capped_draw(sizes: Counts, clients: int, alpha: float, rng: np.random.Generator) -> Draw:
-    """Tries side by side; classes in turn, because what a client holds decides whether it gets more."""
+    """All tries at once; classes in turn, because what a client holds decides whether it gets more."""
     cap = sizes.sum() / clients
-    smallest = 1e-300  # where the shares of all open clients are too small for floating point: even ones
+    smallest = 1e-300  # even shares where those of all open clients underflow
 
     def draw(tries: int) -> Counts:
         counts = np.zeros((tries, len(sizes), clients), np.int64)
         held = np.zeros((tries, clients), np.int64)
         for c, size in enumerate(sizes):
             is_open = held < cap
-            is_open |= ~is_open.any(axis=-1, keepdims=True)  # all are full: nothing is left to hand out
+            is_open |= ~is_open.any(axis=-1, keepdims=True)  # all are full: nothing is left to assign
             shares = draw_shares(alpha, (tries, clients), rng)
             counts[:, c] = shares_to_counts(size, np.where(is_open, shares + smallest, 0))
             held += counts[:, c]
@@ -92,7 +93,7 @@ def capped_draw(sizes: Counts, clients: int, alpha: float, rng: np.random.Genera
 
 
 def redraw(draw: Draw, minimum: int, most_shares: int = MOST_SHARES) -> Drawn:
-    """The first try that gives every client the minimum, else of a bounded number the one that lacks least."""
+    """The first try that gives every client the minimum, else the one of a bounded number that lacks least."""
     best = _best(draw(1), minimum, 1)
     most = min(MOST_TRIES, most_shares // best.counts.size)
     while best.lacking and best.tries < most:

@@ -13,7 +13,7 @@ from counterpoise.data.root import find_file
 from counterpoise.data.sets.assemble import tabular
 from counterpoise.data.split import split_at, stratified_split
 from counterpoise.data.tables.delimited import (
-    Layout,
+    FileColumns,
     Table,
     class_codes,
     encode,
@@ -28,7 +28,7 @@ COLUMNS = (
 )
 WORDS = "workclass education marital-status occupation relationship race sex native-country"
 CLASSES = ("<=50K", ">50K")
-LAYOUT = Layout(COLUMNS.split(), WORDS.split(), label="income", legal_labels=CLASSES)
+LAYOUT = FileColumns(COLUMNS.split(), WORDS.split(), label="income", labels=CLASSES)
 MISSING = "?"
 SPLIT_NOTES = {
     "stratified": "both files pooled, then 80/20, stratified by class, the same in every run",
@@ -60,7 +60,7 @@ def adult(split: Literal["stratified", "official"] = "stratified") -> Loader:
 
 
 def _read(path: Path) -> Table:
-    """adult.test opens with a comment, and its labels end in a full stop."""
+    """adult.test begins with a comment, and its labels end in a full stop."""
     rows = [line.rstrip(" .") for line in read_lines(path) if not line.startswith("|")]
     return parse_table(path, rows, LAYOUT)
 

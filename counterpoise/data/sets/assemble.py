@@ -1,4 +1,4 @@
-"""From arrays to a data set: what every loader does last."""
+"""From arrays to a data set: the last step of every loader."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import torch
 from numpy.typing import NDArray
 
 from counterpoise.data.dataset import Dataset, Samples
-from counterpoise.data.partition import Rows
 from counterpoise.data.root import sha256_of
 from counterpoise.data.split import TrainTest
 from counterpoise.data.tables.encoder import Encoded
+from counterpoise.data.types import Rows
 from counterpoise.errors import DataError
 
 
 def to_samples(x: NDArray[Any], y: NDArray[Any]) -> Samples:
-    """Tensors of their own memory: what was read from a buffer may be read-only."""
+    """A copy as tensors: memory that was read from a buffer may be read-only."""
     return Samples(torch.tensor(x), torch.tensor(y, dtype=torch.int64))
 
 
@@ -30,7 +30,7 @@ def checksums(paths: Iterable[Path]) -> dict[str, str]:
 def check_labels(path: Path, labels: NDArray[Any], classes: int) -> None:
     wrong = np.flatnonzero((labels < 0) | (labels >= classes))
     if len(wrong):
-        raise DataError(f"{path}: label {labels[wrong[0]]} in row {wrong[0] + 1}; legal: 0 to {classes - 1}")
+        raise DataError(f"{path}: label {labels[wrong[0]]} in row {wrong[0] + 1}; must be 0 to {classes - 1}")
 
 
 def tabular(

@@ -1,21 +1,23 @@
-"""CIFAR-10 and CIFAR-100 from the official binary files, or from lossless sheets of tiles; never from pickles."""
+"""CIFAR-10 and CIFAR-100 from the official binary files, or from lossless WebP sheets of 32x32 tiles; never from pickles."""
 
 from __future__ import annotations
 
+import io
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoise.data.dataset import Dataset, Loader, dataset, pixel_scaling
-from counterpoise.data.root import data_root, find_file, look_for, read_bytes
+from counterpoise.data.dataset import Dataset, Loader, Samples, Scaling, dataset, pixel_scaling
+from counterpoise.data.root import data_root, find_file, look_for, read_bytes, read_npz
 from counterpoise.data.sets.assemble import check_labels, checksums, to_samples
-from counterpoise.data.sets.sheets import SIDE, load_sheets
 from counterpoise.data.tables.delimited import read_lines
 from counterpoise.errors import DataError
 
+SIDE = 32
 KRIZHEVSKY = "Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009"
 PIXELS = 3 * SIDE * SIDE
 MOST_BYTES = 60_000 * (2 + PIXELS)  # all images of either set in one file
@@ -23,7 +25,7 @@ Pixels = NDArray[np.uint8]
 
 
 class Binary(NamedTuple):
-    """What tells the two binary versions apart."""
+    """How the two binary versions differ."""
 
     name: str
     folder: str  # as the official archive unpacks
@@ -103,7 +105,7 @@ def _read_batch(path: Path, label_bytes: int, classes: int) -> tuple[Pixels, Pix
     record = label_bytes + PIXELS
     if len(content) == 0 or len(content) % record:
         raise DataError(
-            f"{path}: {len(content):,} bytes; legal: a whole number of records of {record:,} bytes"
+            f"{path}: {len(content):,} bytes; needs a whole number of records of {record:,} bytes"
         )
     rows = content.reshape(-1, record)
     labels = rows[:, label_bytes - 1]
@@ -123,7 +125,7 @@ def _class_names(layout: Binary, root: Path | None) -> tuple[str, ...]:
         return tuple(str(label) for label in range(layout.classes))
     lines = tuple(read_lines(names))
     if len(lines) != layout.classes:
-        raise DataError(f"{names}: {len(lines)} names; legal: {layout.classes}")
+        raise DataError(f"{names}: {len(lines)} names; needs {layout.classes}")
     return lines
 
 
@@ -133,6 +135,54 @@ def _refuse_pickles(layout: Binary, folder: Path) -> None:
     found = next((folder / name for name in pickled if (folder / name).exists()), None)
     if found is not None:
         raise DataError(
-            f"{found}: the pickled Python version of {layout.name}, which is never read since unpickling runs code; "
+            f"{found}: the pickled Python version of {layout.name}, which is never read, since unpickling can run code; "
             f"put the binary version ({', '.join((*layout.train, layout.test))}) in {folder}"
         )
+
+
+def load_sheets(name: str, root: Path | None, classes: int, scaling: Scaling) -> Dataset:
+    """data_batch_1.webp and on for training, test_batch.webp, and labels.npz with train, test and classes."""
+    labels = find_file(root, name, "labels.npz")
+    arrays = read_npz(labels, "train", "test", "classes")
+    if len(arrays["classes"]) != classes:
+        raise DataError(f"{labels}: {len(arrays['classes'])} classes; needs {classes}")
+    sheets = [find_file(root, name, "data_batch_1.webp"), *_further_sheets(name, root)]
+    test_sheet = find_file(root, name, "test_batch.webp")
+    return Dataset(
+        name,
+        train=_join(sheets, labels, arrays["train"], classes),
+        test=_join([test_sheet], labels, arrays["test"], classes),
+        classes=tuple(str(word) for word in arrays["classes"]),
+        scaling=scaling,
+        files=checksums([*sheets, test_sheet, labels]),
+    )
+
+
+def read_sheet(path: Path) -> NDArray[np.uint8]:
+    """Tiles, row by row, as images [n, 3, 32, 32]."""
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(read_bytes(path))) as picture:
+            sheet = np.asarray(picture.convert("RGB"))
+    except (OSError, ValueError, Image.DecompressionBombError) as error:
+        raise DataError(f"{path}: cannot be decoded: {error}") from error
+    height, width, _ = sheet.shape
+    if height % SIDE or width % SIDE:
+        raise DataError(f"{path}: {width}x{height} pixels; needs multiples of {SIDE}")
+    tiles = sheet.reshape(height // SIDE, SIDE, width // SIDE, SIDE, 3)
+    return tiles.transpose(0, 2, 4, 1, 3).reshape(-1, 3, SIDE, SIDE)
+
+
+def _further_sheets(name: str, root: Path | None) -> list[Path]:
+    numbered = (look_for(root, name, f"data_batch_{number}.webp") for number in itertools.count(2))
+    return [path for path in itertools.takewhile(lambda path: path is not None, numbered) if path is not None]
+
+
+def _join(sheets: list[Path], labels: Path, y: NDArray[Any], classes: int) -> Samples:
+    x = np.concatenate([read_sheet(path) for path in sheets])
+    if len(x) != len(y):
+        names = ", ".join(path.name for path in sheets)
+        raise DataError(f"{labels}: {len(y)} labels for the {len(x)} images of {names}; needs as many")
+    check_labels(labels, y, classes)
+    return to_samples(x, y)

@@ -1,4 +1,4 @@
-"""Digits of scikit-learn: the set that needs no file."""
+"""Digits of scikit-learn, which need no download."""
 
 from __future__ import annotations
 

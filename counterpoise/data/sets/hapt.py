@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from counterpoise.core.rng import numpy_generator
 from counterpoise.data.dataset import Dataset, Loader, Scaling, dataset
-from counterpoise.data.partition import Rows
 from counterpoise.data.root import find_file, look_for, read_npz
 from counterpoise.data.sets.assemble import checksums, to_samples
 from counterpoise.data.split import TrainTest
 from counterpoise.data.tables.delimited import read_lines
+from counterpoise.data.types import Rows
 from counterpoise.errors import DataError
 
 WINDOW, STEP = 128, 64
@@ -25,8 +25,8 @@ ACTIVITIES = (
 )
 CLASSES = tuple(ACTIVITIES.split())
 SPLIT_NOTE = (
-    "of each activity's segments, ordered by person, every fifth is the test set's with all its windows, "
-    "so that no two overlapping windows are parted; the same in every run"
+    "of each activity's segments, ordered by person, every fifth goes to the test set with all its windows, "
+    "so that overlapping windows stay on one side; the same in every run"
 )
 
 
@@ -109,7 +109,7 @@ def _read_packed(path: Path) -> Recording:
     signal = np.cumsum(arrays["delta"], axis=0, dtype=np.int16) * arrays["scale"]
     if segments.ndim != 2 or segments.shape[1] != 5 or segments[:, 4].sum() != len(signal):
         raise DataError(
-            f"{path}: segments {segments.shape} for {len(signal)} samples; legal: 5 columns whose last adds up to them"
+            f"{path}: segments {segments.shape} for {len(signal)} samples; needs 5 columns whose last adds up to them"
         )
     _check(path, segments[:, 2])
     return Recording(signal, segments[:, 0], segments[:, 2] - 1, segments[:, 4])
@@ -129,14 +129,14 @@ def _read_official(labels: Path) -> tuple[Recording, list[Path]]:
     length = rows[:, 4] - rows[:, 3] + 1
     wrong = [place for place, piece in enumerate(pieces, start=1) if len(piece) != length[place - 1]]
     if wrong:
-        raise DataError(f"{labels}: row {wrong[0]} leaves its recording; legal: samples that are there")
+        raise DataError(f"{labels}: row {wrong[0]} goes beyond the end of its recording")
     return Recording(np.concatenate(pieces), rows[:, 1], rows[:, 2] - 1, length), paths
 
 
 def _check(path: Path, labels: Rows) -> None:
     wrong = labels[(labels < 1) | (labels > len(CLASSES))]
     if len(wrong):
-        raise DataError(f"{path}: label {wrong[0]}; legal: 1 to {len(CLASSES)}")
+        raise DataError(f"{path}: label {wrong[0]}; must be 1 to {len(CLASSES)}")
 
 
 def _numbers(path: Path, width: int) -> NDArray[np.float64]:
@@ -145,5 +145,5 @@ def _numbers(path: Path, width: int) -> NDArray[np.float64]:
     except ValueError as error:
         raise DataError(f"{path}: {error}") from error
     if table.shape[1] != width:
-        raise DataError(f"{path}: {table.shape[1]} columns; legal: {width}")
+        raise DataError(f"{path}: {table.shape[1]} columns; needs {width}")
     return table

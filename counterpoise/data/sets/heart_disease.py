@@ -16,7 +16,7 @@ from counterpoise.data.sets.assemble import tabular
 from counterpoise.data.split import stratified_split
 from counterpoise.data.tables.cells import Numbers
 from counterpoise.data.tables.delimited import (
-    Layout,
+    FileColumns,
     Table,
     Words,
     class_codes,
@@ -35,7 +35,7 @@ HOSPITALS = {
 COLUMNS = "age sex cp trestbps chol fbs restecg thalach exang oldpeak slope ca thal num"
 CODES = ("cp", "restecg", "slope", "thal")  # numbers that only name a category
 GRADES = ("0", "1", "2", "3", "4")
-LAYOUT = Layout(COLUMNS.split(), words=(), label="num", legal_labels=GRADES)
+LAYOUT = FileColumns(COLUMNS.split(), words=(), label="num", labels=GRADES)
 CLASSES = {
     "two": ("no disease", "disease"),
     "five": ("no disease", "grade 1", "grade 2", "grade 3", "grade 4"),
@@ -68,10 +68,10 @@ def _read(path: Path) -> Table:
     rows = [line.replace("?", "nan") for line in read_lines(path)]
     table = parse_table(path, rows, LAYOUT)
     numbers = {name: column for name, column in table.numbers.items() if name not in CODES}
-    return Table(numbers, {name: _spell(table.numbers[name]) for name in CODES}, table.labels)
+    return Table(numbers, {name: _code_names(table.numbers[name]) for name in CODES}, table.labels)
 
 
-def _spell(codes: Numbers) -> Words:
+def _code_names(codes: Numbers) -> Words:
     return np.array(["missing" if np.isnan(code) else f"{code:g}" for code in codes])
 
 

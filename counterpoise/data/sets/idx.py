@@ -16,7 +16,7 @@ from counterpoise.errors import DataError
 from counterpoise.system.capacity import check_fits
 
 UNSIGNED_BYTE = 8
-COPIES = 2  # of the values: as they are read, and as a tensor
+COPIES = 2  # of the values: as read, and as a tensor
 GARMENTS = "T-shirt/top,Trouser,Pullover,Dress,Coat,Sandal,Shirt,Sneaker,Bag,Ankle boot"
 
 
@@ -50,38 +50,36 @@ def _idx_loader(name: str, classes: tuple[str, ...], mean: float, std: float) ->
 
 
 def read_pair(images: Path, labels: Path, classes: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """Images [n, 1, h, w] and as many labels; what the headers say is compared before anything is unpacked."""
-    pictures, names = read_shape(images, dimensions=3)[0], read_shape(labels, dimensions=1)[0]
-    if pictures != names:
-        raise DataError(
-            f"{labels}: {names} labels for the {pictures} images of {images.name}; legal: as many"
-        )
+    """Images [n, 1, h, w] and as many labels; the headers are compared before anything is unpacked."""
+    found, given = read_shape(images, dimensions=3)[0], read_shape(labels, dimensions=1)[0]
+    if found != given:
+        raise DataError(f"{labels}: {given} labels for the {found} images of {images.name}; needs as many")
     y = read_idx(labels, dimensions=1)
     check_labels(labels, y, classes)
     return read_idx(images, dimensions=3)[:, None], y
 
 
 def read_shape(path: Path, dimensions: int) -> tuple[int, ...]:
-    """The sizes that an idx file of bytes begins with: two zeros, the type, their number, each size in 4 bytes."""
+    """The sizes in the header of an idx file of bytes: two zeros, the type, the number of sizes, each size in 4 bytes."""
     header = read_start(path, _length(dimensions))
     if header[:4] != bytes([0, 0, UNSIGNED_BYTE, dimensions]) or len(header) < _length(dimensions):
         raise DataError(
-            f"{path}: starts with {header[:4].hex()}; legal: 000008{dimensions:02} and {dimensions} sizes"
+            f"{path}: starts with {header[:4].hex()}; must be 000008{dimensions:02} and {dimensions} sizes"
         )
     return struct.unpack(f">{dimensions}I", header[4:])
 
 
 def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
-    """The values of an idx file of bytes, exactly as many as its sizes say."""
+    """The values of an idx file of bytes, exactly as many as its header says."""
     shape = read_shape(path, dimensions)
     size = _length(dimensions) + math.prod(shape)
     if size > GIBIBYTE:
-        raise DataError(f"{path}: says it holds {size:,} bytes; legal: at most {GIBIBYTE:,}")
+        raise DataError(f"{path}: says it holds {size:,} bytes; at most {GIBIBYTE:,}")
     check_fits(COPIES * size, f"{path}: {size:,} bytes", DataError)
     content = read_start(path, size + 1)
     if len(content) != size:
         found = f"{len(content):,}" if len(content) < size else f"more than {size:,}"
-        raise DataError(f"{path}: {found} bytes; legal: {size:,}, as its header says")
+        raise DataError(f"{path}: {found} bytes; needs {size:,}, as its header says")
     return np.frombuffer(content, np.uint8, offset=_length(dimensions)).reshape(shape)
 
 

@@ -52,7 +52,7 @@ def tiny_imagenet(size: Side = 64) -> Loader:
 
 @dataset("imagenet_lt", paper="Liu et al., Large-Scale Long-Tailed Recognition in an Open World, CVPR 2019")
 def imagenet_lt(size: Side = 64) -> Loader:
-    """115,846 + 50,000 colour images in 1,000 classes, 1,280 to 5 a class, from the official lists.
+    """115,846 + 50,000 colour images in 1,000 classes, 1,280 to 5 per class, from the official lists.
 
     All images are held in memory: 3 size^2 bytes each, 2 GB at 64, 25 GB at 224.
     """
@@ -67,24 +67,24 @@ def imagenet_lt(size: Side = 64) -> Loader:
 
 
 def read_list(path: Path) -> Listing:
-    """Lines "path label"; a path is relative to the list's folder and stays inside it."""
+    """Lines "path label"; a path is relative to the list's folder and must stay inside it."""
     files, labels = [], []
     for number, line in enumerate(read_lines(path), start=1):
         name, _, label = line.strip().rpartition(" ")
         place = PurePosixPath(name)
         if not name or not label.isdecimal() or place.is_absolute() or ".." in place.parts:
             raise DataError(
-                f"{path}: line {number} is {line[:60]!r}; legal: a path below {path.parent} and a label from 0"
+                f"{path}: line {number} is {line[:60]!r}; needs a path below {path.parent} and a label from 0"
             )
         files.append(path.parent / place)
         labels.append(int(label))
     if not files:
-        raise DataError(f"{path}: no images; legal: a line 'path label' for each")
+        raise DataError(f"{path}: no images; needs a line 'path label' for each")
     return Listing(path, files, np.array(labels, dtype=np.int64))
 
 
 def decode_images(files: Sequence[Path], size: int) -> NDArray[np.uint8]:
-    """Images [n, 3, size, size]: the largest centred square of each, resampled."""
+    """Images [n, 3, size, size]: the largest centred square of each, resized."""
     images = np.empty((len(files), 3, size, size), np.uint8)
 
     def decode(place: int) -> None:
@@ -143,15 +143,13 @@ def _annotated(annotations: Path, line: str, classes: dict[str, int]) -> tuple[P
     name, _, rest = line.partition("\t")
     wnid = rest.partition("\t")[0]
     if wnid not in classes or "/" in name:
-        raise DataError(f"{annotations}: {line[:60]!r}; legal: a file name, a tab and a name of wnids.txt")
+        raise DataError(f"{annotations}: {line[:60]!r}; needs a file name, a tab and a name of wnids.txt")
     return annotations.parent / "images" / name, classes[wnid]
 
 
 def _listing(source: Path, pairs: list[tuple[Path, int]]) -> Listing:
     if not pairs:
-        raise DataError(
-            f"{source}: no image found for it; legal: the folders as the official archive unpacks"
-        )
+        raise DataError(f"{source}: no image found for it; needs the folders as the official archive unpacks")
     return Listing(
         source, [file for file, _ in pairs], np.array([label for _, label in pairs], dtype=np.int64)
     )

@@ -12,7 +12,7 @@ from counterpoise.data.root import find_file
 from counterpoise.data.sets.assemble import tabular
 from counterpoise.data.split import split_at
 from counterpoise.data.tables.delimited import (
-    Layout,
+    FileColumns,
     Table,
     Words,
     class_codes,
@@ -42,11 +42,11 @@ ATTACKS = {
     "U2R": "buffer_overflow loadmodule perl rootkit httptunnel ps sqlattack xterm",
 }
 COARSE = {attack: coarse for coarse, attacks in ATTACKS.items() for attack in attacks.split()}
-LAYOUT = Layout(
+LAYOUT = FileColumns(
     COLUMNS.split(),
     words=("protocol_type", "service", "flag"),
     label="attack",
-    legal_labels=tuple(COARSE),
+    labels=tuple(COARSE),
     ignored=("difficulty",),
 )
 

@@ -36,7 +36,7 @@ def table(
 def images(
     path: str, clients: bool = False, size: Count | None = None, test_share: Share = 0.2, seed: Whole = 0
 ) -> Loader:
-    """Your folder of images, ``class/file``, or ``client/class/file`` with `clients`; ``train`` and ``test`` inside are kept apart."""
+    """Your folder of images, ``class/file``, or ``client/class/file`` with `clients`; folders ``train`` and ``test`` give the split."""
 
     def load(root: Path | None) -> Dataset:
         from counterpoise.data.own import read_image_folder
@@ -60,7 +60,7 @@ def arrays(path: str, test_share: Share = 0.2, seed: Whole = 0) -> Loader:
 
 @dataset("pack")
 def pack(path: str) -> Loader:
-    """What ``counterpoise data pack`` wrote: long-tailed, split and cut into clients already, so ``[partition]`` is left out."""
+    """What ``counterpoise data pack`` wrote: imbalanced and split among clients already, so ``[partition]`` is left out."""
 
     def load(root: Path | None) -> Dataset:
         from counterpoise.data.own import open_pack
@@ -71,5 +71,5 @@ def pack(path: str) -> Loader:
 
 
 def under(root: Path | None, path: str) -> Path:
-    """A path as given, or below the data root where it is relative and a root is named."""
+    """A path as given, or below the data root where it is relative and a root is given."""
     return Path(path).expanduser() if root is None else root / Path(path).expanduser()

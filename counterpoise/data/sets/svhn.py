@@ -17,7 +17,7 @@ from counterpoise.errors import DataError
 from counterpoise.system.capacity import check_fits
 
 SAMPLE = (32, 32, 3)
-COPIES = 2  # of the pixels: as they are read, and as a tensor
+COPIES = 2  # of the pixels: as read, and as a tensor
 
 
 @dataset(
@@ -42,7 +42,7 @@ def _read(path: Path) -> Samples:
     _check_form(path, str(x.dtype), x.shape, len(labels))
     wrong = np.flatnonzero((labels < 1) | (labels > 10))
     if len(wrong):
-        raise DataError(f"{path}: label {labels[wrong[0]]} in row {wrong[0] + 1}; legal: 1 to 10")
+        raise DataError(f"{path}: label {labels[wrong[0]]} in row {wrong[0] + 1}; must be 1 to 10")
     return to_samples(x.transpose(3, 2, 0, 1), labels % 10)
 
 
@@ -52,19 +52,19 @@ def _arrays(path: Path) -> tuple[NDArray[Any], NDArray[Any]]:
     try:
         packed = io.BytesIO(read_bytes(path))
         heads = {name: (kind, shape) for name, shape, kind in whosmat(packed)}
-        _check_form(path, *heads["X"], math.prod(heads["y"][1]))  # before a small file unpacks to much
+        _check_form(path, *heads["X"], math.prod(heads["y"][1]))  # before unpacking
         content = loadmat(packed, variable_names=["X", "y"])
         return content["X"], content["y"]
     except DataError:
         raise
-    except Exception as error:  # a damaged file ends loadmat in any of a dozen ways
+    except Exception as error:  # on a damaged file loadmat raises many kinds of errors
         raise DataError(f"{path}: not a MATLAB file with X and y: {error}") from error
 
 
 def _check_form(path: Path, kind: str, shape: tuple[int, ...], labels: int) -> None:
     if kind != "uint8" or shape != (*SAMPLE, labels):
-        raise DataError(f"{path}: X {kind} {shape} for {labels} labels; legal: uint8 (32, 32, 3, labels)")
+        raise DataError(f"{path}: X {kind} {shape} for {labels} labels; needs uint8 (32, 32, 3, labels)")
     size = math.prod(shape)
     if size > GIBIBYTE:
-        raise DataError(f"{path}: X has {size:,} bytes; legal: at most {GIBIBYTE:,}")
+        raise DataError(f"{path}: X has {size:,} bytes; at most {GIBIBYTE:,}")
     check_fits(COPIES * size, f"{path}: X", DataError)

@@ -6,12 +6,11 @@ from pathlib import Path
 
 from counterpoise.core.rng import numpy_generator
 from counterpoise.data.dataset import Dataset, Loader, dataset
-from counterpoise.data.partition import Rows
 from counterpoise.data.root import find_file, look_for
 from counterpoise.data.sets.assemble import tabular
 from counterpoise.data.split import TrainTest, split_at, stratified_split
 from counterpoise.data.tables.delimited import (
-    Layout,
+    FileColumns,
     Table,
     class_codes,
     classes_by_frequency,
@@ -20,6 +19,7 @@ from counterpoise.data.tables.delimited import (
     read_lines,
     stack,
 )
+from counterpoise.data.types import Rows
 from counterpoise.errors import DataError
 
 HEADER = (
@@ -29,11 +29,11 @@ HEADER = (
     "ct_srv_dst,is_sm_ips_ports,attack_cat,label"
 )
 CLASSES = "Normal Generic Exploits Fuzzers DoS Reconnaissance Analysis Backdoor Shellcode Worms"
-LAYOUT = Layout(
+LAYOUT = FileColumns(
     HEADER.split(","),
     words=("proto", "service", "state"),
     label="attack_cat",
-    legal_labels=CLASSES.split(),
+    labels=CLASSES.split(),
     ignored=("id", "label"),
 )
 FILES = ("UNSW_NB15_training-set.csv", "UNSW_NB15_testing-set.csv")
@@ -73,5 +73,5 @@ def _split(paths: list[Path], first: int, y: Rows) -> tuple[TrainTest, str]:
 def _read(path: Path) -> Table:
     header, *rows = read_lines(path) or [""]
     if header.lower() != HEADER:
-        raise DataError(f"{path}: starts with {header[:40]!r}; legal: the official header, {HEADER[:40]}...")
+        raise DataError(f"{path}: starts with {header[:40]!r}; needs the official header, {HEADER[:40]}...")
     return parse_table(path, rows, LAYOUT)

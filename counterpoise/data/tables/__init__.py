@@ -1,1 +1,1 @@
-"""Tables: files read as text, and the one encoder that makes model inputs of their columns."""
+"""Tables: files read as text, and the one encoder that turns their columns into model inputs."""

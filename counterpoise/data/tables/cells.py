@@ -1,4 +1,4 @@
-"""A table as text, whatever file it came from, and what a cell of it means."""
+"""A table as text, from any kind of file, and how its cells are read."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoise.data.faults import brief, fault
-from counterpoise.data.limits import MAX_NUMBER, MAX_WORD
-from counterpoise.data.partition import Rows
+from counterpoise.data.faults import MAX_NUMBER, MAX_WORD, fault
+from counterpoise.data.types import Rows
+from counterpoise.errors import short
 
 Numbers = NDArray[np.float64]
 
 MISSING_WORD = "(missing)"
 NAMELESS = frozenset({"", "?", "nan"})
-MISSING = NAMELESS | {"na", "n/a", "null", "none"}  # all of which may well name a class or a client
+MISSING = NAMELESS | {"na", "n/a", "null", "none"}  # the added ones may name a class or a client
 
 
 class Table(NamedTuple):
-    """Columns of stripped text; `rows` gives the place of each record in the file, for errors."""
+    """Columns of stripped text; `rows` gives the row of each record in the file, for errors."""
 
     path: Path
     columns: Mapping[str, Sequence[str]]
     rows: Sequence[int]
     header: int | None = None  # its row, where there is one
-    words: frozenset[str] = frozenset()  # columns whose type says words, even where they look like numbers
+    words: frozenset[str] = frozenset()  # columns of a text type, even where their cells look like numbers
     notes: tuple[str, ...] = ()
 
 
 class Coded(NamedTuple):
-    """Names in order, and the place of each record's name among them."""
+    """Sorted names, and the index of each record's name among them."""
 
     names: tuple[str, ...]
     codes: Rows  # [n]
@@ -44,7 +44,7 @@ def is_missing(cell: str) -> bool:
 
 
 def parse_number(cell: str) -> float | None:
-    """The number a cell spells, which may be infinite, or None; Python's own 1_000 is no number in a file."""
+    """The number a cell spells, which may be infinite, or None; 1_000, which Python accepts, is not a number in a file."""
     if "_" in cell:
         return None
     try:
@@ -65,28 +65,26 @@ def numbers_of(table: Table, name: str) -> Numbers:
             (row, cell) for row, cell in zip(table.rows, cells, strict=True) if cell not in values
         )
         reason = (
-            f"{name!r} holds {brief(cell)}; legal: a number of at most {MAX_NUMBER:.4g} in size, or nothing"
+            f"{name!r} holds {short(cell)}; needs a number of at most {MAX_NUMBER:.4g} in size, or nothing"
         )
         raise fault(table.path, reason, row)
     return np.array([values[cell] for cell in cells], dtype=np.float64)
 
 
 def words_of(table: Table, name: str) -> list[str]:
-    """A column as words, gaps in any spelling as one of them."""
+    """A column as words, missing cells in any spelling as one word."""
     cells = table.columns[name]
     words = {cell: MISSING_WORD if is_missing(cell) else cell for cell in set(cells)}
     return [words[cell] for cell in cells]
 
 
 def names_of(table: Table, name: str) -> Coded:
-    """A label or client column: every cell filled, names in order."""
+    """A label or client column without missing cells, its names sorted."""
     for row, cell in zip(table.rows, table.columns[name], strict=True):
         if cell.lower() in NAMELESS:
             raise fault(table.path, f"{name!r} is missing", row)
         if len(cell) > MAX_WORD:
-            raise fault(
-                table.path, f"{name!r} holds {len(cell):,} characters; legal: at most {MAX_WORD}", row
-            )
+            raise fault(table.path, f"{name!r} holds {len(cell):,} characters; at most {MAX_WORD}", row)
     return coded(table.columns[name])
 
 

@@ -1,4 +1,4 @@
-"""CSV files, packed or not, as tables: delimiter and encoding found out, every irregular row refused by its number."""
+"""CSV files, gzipped or not, as tables: delimiter and encoding are detected, irregular rows are refused by number."""
 
 from __future__ import annotations
 
@@ -10,37 +10,33 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from counterpoise.data.faults import brief, fault, file_within
-from counterpoise.data.limits import MAX_CELLS, MAX_COLUMNS, MAX_LINE, MAX_TEXT_BYTES
+from counterpoise.data.faults import MAX_CELLS, MAX_COLUMNS, MAX_LINE, MAX_TEXT_BYTES, fault, file_within
 from counterpoise.data.tables.cells import Table
 from counterpoise.data.tables.identifiers import INDEX_HINT, is_index
-from counterpoise.errors import DataError
+from counterpoise.errors import DataError, short
 from counterpoise.system.capacity import check_fits
 
 DELIMITERS = ",;\t|"
 SNIFFED_CHARACTERS = 1 << 16
 SNIFFED_ROWS = 20
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
-ROW, CELL = (
-    100,
-    16,
-)  # bytes beside the letters: of a row as a list, and of a cell in it and then in its column
+ROW, CELL = 100, 16  # bytes beside the text: per row, and per cell in its row and column
 GZIP_MARK = b"\x1f\x8b"
 PIECE = 1 << 18  # bytes unpacked at a time
-LOOK = 16 << 20  # bytes between two looks at the memory that is free
+CHECK_EVERY = 16 << 20  # bytes between two checks of free memory
 
 Record = tuple[int, list[str]]  # row in the file (the header is row 1), cells
 
 
 def read_csv(path: Path | str, limit: int = MAX_TEXT_BYTES) -> Table:
-    """A table with a header row; delimited by comma, semicolon, tab or bar; in UTF-8, else Latin-1; packed by gzip or not.
+    """A table with a header row; delimited by comma, semicolon, tab or bar; in UTF-8, else Latin-1; gzipped or not.
 
     A first column without a name that numbers the rows, as pandas writes it, is left out.
     """
     path = file_within(path, limit)
     with _open_unpacked(path, limit) as raw:
         if raw.read(2) in UTF16_MARKS:
-            raise fault(path, "is UTF-16; legal: UTF-8 or Latin-1")
+            raise fault(path, "is UTF-16; needs UTF-8 or Latin-1")
     try:
         table = _read(path, "utf-8-sig", limit)
     except UnicodeDecodeError:
@@ -75,7 +71,7 @@ def _without_index(table: Table) -> Table:
 
 
 def _delimiter(sample: str) -> str:
-    """The mark that cuts the first rows into the most cells, with as many in each row as in the header."""
+    """The mark that splits the first rows into the most cells, as many in each row as in the header."""
     lines = sample.splitlines(keepends=True)
     whole = lines[:-1] if len(sample) == SNIFFED_CHARACTERS and len(lines) > 1 else lines
 
@@ -87,7 +83,7 @@ def _delimiter(sample: str) -> str:
 
 
 def _records(path: Path, stream: IO[str], delimiter: str) -> Iterator[Record]:
-    """Rows that hold anything; blank lines count as rows all the same."""
+    """Rows that are not blank, numbered with the blank lines counted."""
     reader = csv.reader(_lines(path, stream), delimiter=delimiter, strict=True, skipinitialspace=True)
     row = 0
     while True:
@@ -97,8 +93,8 @@ def _records(path: Path, stream: IO[str], delimiter: str) -> Iterator[Record]:
         except StopIteration:
             return
         except csv.Error as error:
-            trouble = "a quote is never closed" if "end of data" in str(error) else str(error)
-            raise fault(path, trouble, row) from None
+            reason = "a quote is never closed" if "end of data" in str(error) else str(error)
+            raise fault(path, reason, row) from None
         if len(cells) > 1 or any(cell.strip() for cell in cells):
             yield row, [cell.strip() for cell in cells]
 
@@ -110,20 +106,20 @@ def _lines(path: Path, stream: IO[str]) -> Iterator[str]:
         if len(line) == MAX_LINE:
             raise fault(path, f"line {number} has {MAX_LINE:,} characters or more")
         if "\0" in line:
-            raise fault(path, f"line {number} holds a zero byte; legal: text")
+            raise fault(path, f"line {number} holds a zero byte; needs text")
         yield line
 
 
 def _check_header(path: Path, row: int, names: list[str]) -> None:
     if not 2 <= len(names) <= MAX_COLUMNS:
-        reason = f"the header has {len(names):,} columns; legal: 2 (a label and a feature) to {MAX_COLUMNS:,}"
+        reason = f"the header has {len(names):,} columns; needs 2 (a label and a feature) to {MAX_COLUMNS:,}"
         raise fault(path, reason, row)
     seen = set()
     for place, name in enumerate(names, start=1):
-        if not name and place > 1:  # what the first one holds tells whether it is an index
-            raise fault(path, f"column {place} has no name; legal: a name for each", row)
+        if not name and place > 1:  # the first may be an index, which its cells decide
+            raise fault(path, f"column {place} has no name; each needs one", row)
         if name in seen:
-            raise fault(path, f"two columns are named {brief(name)}", row)
+            raise fault(path, f"two columns are named {short(name)}", row)
         seen.add(name)
 
 
@@ -131,16 +127,16 @@ def _body(path: Path, records: Iterator[Record], width: int) -> tuple[list[int],
     pool: dict[str, str] = {}  # equal cells share one string
     rows: list[int] = []
     body: list[list[str]] = []
-    taken = looked = 0  # bytes
+    used = checked = 0  # bytes
     for row, cells in records:
         if len(cells) != width:
-            raise fault(path, f"has {len(cells):,} cells; legal: {width:,}, as the header", row)
+            raise fault(path, f"has {len(cells):,} cells; needs {width:,}, as the header", row)
         if len(rows) * width > MAX_CELLS:
             raise fault(path, f"more than {MAX_CELLS:,} cells", row)
-        taken += ROW + CELL * width + sum(map(len, cells))
-        if taken > looked + LOOK:
-            check_fits(taken, f"{path}: row {row}: the table up to here", DataError)
-            looked = taken
+        used += ROW + CELL * width + sum(map(len, cells))
+        if used > checked + CHECK_EVERY:
+            check_fits(used, f"{path}: row {row}: the table up to here", DataError)
+            checked = used
         rows.append(row)
         body.append([pool.setdefault(cell, cell) for cell in cells])
     if not rows:
@@ -149,14 +145,14 @@ def _body(path: Path, records: Iterator[Record], width: int) -> tuple[list[int],
 
 
 def _open_unpacked(path: Path, limit: int) -> IO[bytes]:
-    """The bytes of a file, unpacked where it is packed, by what it holds and not by its name; at most `limit` of them."""
+    """The bytes of a file, unpacked where its content, not its name, says gzip; at most `limit` of them."""
     with path.open("rb") as file:
         packed = file.read(len(GZIP_MARK)) == GZIP_MARK
     return io.BufferedReader(_Unpacked(path, limit), PIECE) if packed else path.open("rb")
 
 
 class _Unpacked(io.RawIOBase):
-    """What gzip packed, counted while it is read."""
+    """A gzip file whose unpacked bytes are counted as they are read."""
 
     def __init__(self, path: Path, limit: int) -> None:
         self._path, self._limit, self._read = path, limit, 0
@@ -172,7 +168,7 @@ class _Unpacked(io.RawIOBase):
             raise fault(self._path, f"damaged gzip file: {error}") from None
         self._read += len(piece)
         if self._read > self._limit:
-            raise fault(self._path, f"unpacks to more than {self._limit:,} bytes; legal: at most that many")
+            raise fault(self._path, f"unpacks to more than {self._limit:,} bytes, the most that is read")
         buffer[: len(piece)] = piece
         return len(piece)
 

@@ -1,4 +1,4 @@
-"""Comma-separated text of a known layout, as the public sets have it: columns of numbers, of words and of labels, encoded."""
+"""Comma-separated files of the public sets, whose columns of numbers, words and labels are known, encoded."""
 
 from __future__ import annotations
 
@@ -12,27 +12,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.data.faults import fault
-from counterpoise.data.partition import Rows
 from counterpoise.data.root import read_bytes
 from counterpoise.data.tables.cells import Numbers
 from counterpoise.data.tables.encoder import Encoded, Encoder
 from counterpoise.data.tables.fit import fit_numbers, gap_note
+from counterpoise.data.types import Rows
 from counterpoise.errors import DataError, listed
 
 Words = NDArray[np.str_]
 
-MOST_TEXT = (
-    256 << 20
-)  # bytes, eight times the largest table there is a loader for; as lines they take several times that
+MOST_TEXT = 256 << 20  # bytes, eight times the largest public table; as lines they take several times that
 
 
-class Layout(NamedTuple):
-    """Every column of a file in order; those not named as words, label or ignored are numbers."""
+class FileColumns(NamedTuple):
+    """All columns of a public file in order; those not named as words, label or ignored are numbers."""
 
     columns: Sequence[str]
     words: Sequence[str]
     label: str
-    legal_labels: Sequence[str]
+    labels: Sequence[str]
     ignored: Sequence[str] = ()
 
     @property
@@ -52,7 +50,7 @@ class Table(NamedTuple):
 
 
 def stack(tables: Sequence[Table]) -> Table:
-    """Tables of one layout below each other."""
+    """Tables of the same columns, concatenated."""
     first = tables[0]
     numbers = {name: np.concatenate([table.numbers[name] for table in tables]) for name in first.numbers}
     words = {name: np.concatenate([table.words[name] for table in tables]) for name in first.words}
@@ -68,29 +66,29 @@ def read_lines(path: Path, encoding: str = "utf-8-sig") -> list[str]:
     return [line for line in text.splitlines() if line and not line.isspace()]
 
 
-def parse_table(path: Path, lines: Sequence[str], layout: Layout) -> Table:
-    """Rows without a header; `path` is for the errors' sake."""
-    width = len(layout.columns)
+def parse_table(path: Path, lines: Sequence[str], columns: FileColumns) -> Table:
+    """Rows without a header; `path` is for errors."""
+    width = len(columns.columns)
     if not lines:
-        raise DataError(f"{path}: no rows; legal: rows of {width} fields")
+        raise DataError(f"{path}: no rows; needs rows of {width} fields")
     for place, line in enumerate(lines, start=1):
         if line.count(",") != width - 1:
-            raise DataError(f"{path}: row {place} has {line.count(',') + 1} fields; legal: {width}")
-    names = layout.numbers, [*layout.words, layout.label]
-    places = [[layout.columns.index(name) for name in group] for group in names]
+            raise DataError(f"{path}: row {place} has {line.count(',') + 1} fields; needs {width}")
+    names = columns.numbers, [*columns.words, columns.label]
+    places = [[columns.columns.index(name) for name in group] for group in names]
     try:
         numbers = _parse(lines, places[0], np.float64)
         words = np.char.strip(_parse(lines, places[1], np.str_))
     except ValueError as error:
         raise DataError(f"{path}: {error}") from error
-    class_codes(words[-1], layout.legal_labels, path)
+    class_codes(words[-1], columns.labels, path)
     return Table(
-        dict(zip(names[0], numbers, strict=True)), dict(zip(layout.words, words, strict=False)), words[-1]
+        dict(zip(names[0], numbers, strict=True)), dict(zip(columns.words, words, strict=False)), words[-1]
     )
 
 
 def encode(numbers: Mapping[str, Numbers], words: Mapping[str, Words], fit: Rows) -> Encoded:
-    """Inputs of columns that are known to be sound, all of which are kept: NaN is a missing number.
+    """Inputs of known columns, all of which are kept; NaN is a missing number.
 
     Means, deviations and medians come from the rows in `fit` alone; the categories of a word from all rows.
     """
@@ -108,11 +106,11 @@ def classes_by_frequency(labels: Words) -> tuple[str, ...]:
 
 
 def class_codes(labels: Words, classes: Sequence[str], owner: Path | str) -> Rows:
-    """The place of each label in `classes`, or a DataError in the name of `owner` for one that is not there."""
+    """The index of each label in `classes`; a DataError that names `owner` for an unknown one."""
     places = {name: place for place, name in enumerate(classes)}
     for row, label in enumerate(labels.tolist()):
         if label not in places:
-            raise fault(owner, f"label {label!r} in data row {row + 1}; legal: {listed(classes)}")
+            raise fault(owner, f"label {label!r} in data row {row + 1}; must be one of {listed(classes)}")
     return np.array([places[label] for label in labels.tolist()], dtype=np.int64)
 
 

@@ -1,4 +1,4 @@
-"""An encoder from rows: which columns are numbers, which are words, what their training rows say; and notes on all that."""
+"""Fitting an encoder: which columns are numbers and which words, statistics of the training rows, and notes on them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from counterpoise.data.faults import brief, fault
-from counterpoise.data.limits import MAX_CATEGORIES
-from counterpoise.data.partition import Rows
+from counterpoise.data.faults import MAX_CATEGORIES, fault
 from counterpoise.data.tables.cells import (
     MISSING_WORD,
     Numbers,
@@ -22,11 +20,12 @@ from counterpoise.data.tables.cells import (
 )
 from counterpoise.data.tables.encoder import OTHER_WORD, Encoder, Number, check_size
 from counterpoise.data.tables.identifiers import decimal_commas, drop_key, identifier_notes, number_note
-from counterpoise.errors import listed
+from counterpoise.data.types import Rows
+from counterpoise.errors import listed, short
 
 
 class Fitted(NamedTuple):
-    """An encoder, and what was read and left out on the way."""
+    """An encoder, the number columns that were read, and the constant ones that were dropped."""
 
     encoder: Encoder
     numbers: Mapping[str, Numbers]
@@ -42,9 +41,9 @@ def fit(
 ) -> Encoder:
     """The encoder of the named columns: statistics and categories are those of the training rows.
 
-    What the other rows of the table hold decides two things: a number has an indicator if it has a gap in any row, and a
-    word the category "(other)" if one outside the training rows is in none of them. A column that is constant over the
-    training rows, gaps included, says nothing and is dropped.
+    The other rows decide two things: a number has an indicator if any row lacks it, and a column of words has the
+    category "(other)" if a word occurs outside the training rows alone. A column that is constant over the training
+    rows, missing cells included, is dropped.
     """
     return fit_table(table, names, train_rows, numeric, categorical).encoder
 
@@ -81,7 +80,7 @@ def fit_numbers(
     """Medians, means and deviations of the given rows alone."""
     if not numbers:
         return {}
-    # Side by side and not one by one: how a sum is rounded depends on how its numbers lie in memory.
+    # All columns in one array: the rounding of a sum depends on the memory layout.
     table = np.column_stack([values[rows] - centres[name] for name, values in numbers.items()])
     gaps = np.array([_median(column) for column in table.T])
     table = np.where(np.isnan(table), gaps, table)
@@ -94,7 +93,7 @@ def fit_numbers(
 
 
 def _median(values: Numbers) -> float:
-    """Of the known ones; 0 where none is known."""
+    """Of the values that are not NaN; 0 where there are none."""
     known = values[~np.isnan(values)]
     return float(np.median(known)) if len(known) else 0.0
 
@@ -105,24 +104,28 @@ def _is_numeric(table: Table, name: str, numeric: Collection[str], categorical: 
     if name in table.words:
         return False
     filled = Counter(cell for cell in table.columns[name] if not is_missing(cell))
-    odd = {cell: count for cell, count in filled.items() if parse_number(cell) is None}
-    if odd and 2 * sum(odd.values()) < filled.total():
+    not_numbers = {cell: count for cell, count in filled.items() if parse_number(cell) is None}
+    if not_numbers and 2 * sum(not_numbers.values()) < filled.total():
         row, cell = next(
-            (row, cell) for row, cell in zip(table.rows, table.columns[name], strict=True) if cell in odd
+            (row, cell)
+            for row, cell in zip(table.rows, table.columns[name], strict=True)
+            if cell in not_numbers
         )
-        reason = f"{name!r} holds {brief(cell)} among numbers; mend it, or name the column in `categorical`"
+        reason = (
+            f"{name!r} holds {short(cell)} among numbers; correct it, or name the column in `categorical`"
+        )
         raise fault(table.path, reason, row)
-    return not odd
+    return not not_numbers
 
 
 def _categories(table: Table, name: str, train: list[int]) -> tuple[str, ...]:
-    """The words of the training rows, and one more for all others where there are any."""
+    """The words of the training rows, and "(other)" where other rows have further words."""
     cells = words_of(table, name)
     known = {cells[row] for row in train}
     if len(known) > MAX_CATEGORIES:
         comma = decimal_commas(_filled(table, name))
-        point = "" if comma is None else f", or a decimal point in place of the comma in {brief(comma)}"
-        reason = f"column {name!r} holds {len(known):,} categories; legal: at most {MAX_CATEGORIES:,}{point}; {drop_key(name)} leaves it out"
+        point = "" if comma is None else f", or a decimal point in place of the comma in {short(comma)}"
+        reason = f"column {name!r} holds {len(known):,} categories; at most {MAX_CATEGORIES:,}{point}; {drop_key(name)} leaves it out"
         raise fault(table.path, reason)
     return tuple(sorted(known | {OTHER_WORD} if set(cells) - known else known))
 
@@ -132,16 +135,16 @@ def _filled(table: Table, name: str) -> set[str]:
 
 
 def fit_notes(fitted: Fitted) -> tuple[str, ...]:
-    """What became of the columns."""
+    """Notes on how the columns were encoded."""
     words = fitted.encoder.words
-    said = {
+    groups = {
         "numbers, standardised by the training rows": list(fitted.numbers),
         "words, one-hot": list(words),
         "missing words are a category of their own": _holding(MISSING_WORD, words),
         "words that no training row holds share one category": _holding(OTHER_WORD, words),
         "constant over the training rows, dropped": fitted.constant,
     }
-    notes = [f"{what}: {listed(names)}" for what, names in said.items() if names]
+    notes = [f"{what}: {listed(names)}" for what, names in groups.items() if names]
     return (*gap_note(fitted.numbers), *notes)
 
 
@@ -153,14 +156,14 @@ def gap_note(numbers: Mapping[str, Numbers]) -> tuple[str, ...]:
     return (f"missing numbers take the median of the training rows and an indicator column: {filled}",)
 
 
-def odd_notes(
+def column_warnings(
     table: Table,
     fitted: Fitted,
     numeric: Collection[str] = (),
     categorical: Collection[str] = (),
     drop: Callable[[str], str] = drop_key,
 ) -> tuple[str, ...]:
-    """Columns to think twice about, unless they were named; `drop` says how to leave one out."""
+    """Columns that look like identifiers or row numbers, unless named; `drop` says how to leave one out."""
     words = {name: _filled(table, name) for name in fitted.encoder.words if name not in categorical}
     counts = (
         number_note(name, values, drop) for name, values in fitted.numbers.items() if name not in numeric

@@ -1,4 +1,4 @@
-"""Columns that name rows: numbers that count them, words of which nearly every row has its own; and decimal commas."""
+"""Columns that identify rows (row numbers, words that are nearly all different), and decimal commas."""
 
 from __future__ import annotations
 
@@ -8,36 +8,34 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from counterpoise.data.faults import brief
 from counterpoise.data.tables.cells import Numbers, parse_number
+from counterpoise.errors import short
 
-FEWEST = 10  # different words; of fewer nothing can be told
-LIKE_NAMES = 0.5  # different words a row above which words name rows rather than kinds of them
+FEWEST = 10  # different words; fewer are never reported
+LIKE_NAMES = 0.5  # different words per row above which words are identifiers, not categories
 WHOLE_NUMBER = re.compile(r"-?\d+")
-PANDAS_INDEX = frozenset(
-    {"Unnamed: 0", "__index_level_0__"}
-)  # what it calls the index of a file that it wrote
+PANDAS_INDEX = frozenset({"Unnamed: 0", "__index_level_0__"})  # the index column in files that pandas wrote
 INDEX_HINT = "name it, or write the file without an index, as with pandas' to_csv(..., index=False)"
 DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 
 
 def drop_key(name: str) -> str:
-    """In a config."""
+    """The config key that leaves a column out."""
     return f"drop = [{json.dumps(name, ensure_ascii=False)}]"
 
 
 def identifier_notes(
     words: Mapping[str, Collection[str]], rows: int, drop: Callable[[str], str] = drop_key
 ) -> Iterator[str]:
-    """A note on each column whose different words are no kinds of rows; `drop` says how to leave it out."""
+    """A note on each column of words that are no categories; `drop` says how to leave it out."""
     for name, different in words.items():
-        trouble = _trouble(different, rows)
-        if trouble:
-            yield f"column {name!r} holds {len(different):,} different words in {rows:,} rows, each an input of its own: {trouble}; {drop(name)} leaves it out"
+        problem = _problem(different, rows)
+        if problem:
+            yield f"column {name!r} holds {len(different):,} different words in {rows:,} rows, each an input of its own: {problem}; {drop(name)} leaves it out"
 
 
 def number_note(name: str, values: Numbers, drop: Callable[[str], str] = drop_key) -> str | None:
-    """A note on a column of numbers that tells rows apart, and with them the classes of a file that is sorted."""
+    """A note on a column of row numbers, which reveal the classes of a sorted file."""
     if len(values) < FEWEST or not (values == np.round(values)).all() or len(np.unique(values)) < len(values):
         return None
     counts = values.max() - values.min() == len(values) - 1
@@ -49,21 +47,21 @@ def number_note(name: str, values: Numbers, drop: Callable[[str], str] = drop_ke
 
 
 def is_index(cells: Sequence[str]) -> bool:
-    """Whether each cell is a whole number of its own."""
+    """Whether the cells are different whole numbers."""
     return len(set(cells)) == len(cells) and all(map(WHOLE_NUMBER.fullmatch, cells))
 
 
 def decimal_commas(words: Collection[str]) -> str | None:
-    """A word that shows it, where all are numbers and some have a decimal comma."""
-    spelt = [word for word in words if DECIMAL_COMMA.fullmatch(word)]
+    """An example, where all words are numbers and some have a decimal comma."""
+    with_comma = [word for word in words if DECIMAL_COMMA.fullmatch(word)]
     others = (word for word in words if not DECIMAL_COMMA.fullmatch(word))
-    return min(spelt) if spelt and all(parse_number(word) is not None for word in others) else None
+    return min(with_comma) if with_comma and all(parse_number(word) is not None for word in others) else None
 
 
-def _trouble(different: Collection[str], rows: int) -> str | None:
+def _problem(different: Collection[str], rows: int) -> str | None:
     example = decimal_commas(different)
     if example is not None:
         point = example.replace(",", ".")
-        return f"they look like numbers with a decimal comma, such as {brief(example)}, and a number is read with a point, {point}"
+        return f"they look like numbers with a decimal comma, such as {short(example)}, and a number is read with a point, {point}"
     names_rows = len(different) >= FEWEST and len(different) > LIKE_NAMES * rows
     return "such words name rows and say nothing about new ones" if names_rows else None

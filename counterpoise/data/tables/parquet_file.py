@@ -8,18 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from counterpoise.data.faults import blamed_on, fault, file_within
-from counterpoise.data.limits import MAX_BYTES, MAX_CELLS, MAX_COLUMNS
+from counterpoise.data.faults import MAX_BYTES, MAX_CELLS, MAX_COLUMNS, as_fault, fault, file_within
 from counterpoise.data.tables.cells import Table
 from counterpoise.errors import DataError
 from counterpoise.system.capacity import check_fits
 
-DAMAGED = "damaged or no Parquet file"
+DAMAGED = "damaged or not a Parquet file"
 ROWS_AT_ONCE = 1 << 18
 REFERENCE = 8  # bytes of a cell in a list; equal cells share one word
-WORD = 60  # bytes of a word beside its letters
-NUMBER = 16  # bytes of the widest number; the longest fixed words say their width
-SHARED = 4  # bytes of a cell whose words are read as places in a dictionary
+WORD = 60  # bytes of a string beside its letters
+NUMBER = 16  # bytes of the widest number; fixed-length strings state their width
+SHARED = 4  # bytes of a cell that is an index into a dictionary of strings
 
 
 def read_parquet(path: Path | str) -> Table:
@@ -30,14 +29,14 @@ def read_parquet(path: Path | str) -> Table:
         from pyarrow import parquet
     except ImportError:
         raise fault(path, "Parquet needs pyarrow; install counterpoise[parquet]") from None
-    with blamed_on(path, DAMAGED), parquet.ParquetFile(path) as file:
+    with as_fault(path, DAMAGED), parquet.ParquetFile(path) as file:
         schema, rows = file.schema_arrow, file.metadata.num_rows
         _check_size(path, file.metadata)
         _check_columns(path, schema, pyarrow)
         _check_memory(path, file)
     words = [field.name for field in schema if _is_text(field.type, pyarrow)]
-    # As places in a dictionary: written out, a word that is stored once takes its room in every row.
-    with blamed_on(path, DAMAGED), parquet.ParquetFile(path, read_dictionary=words) as file:
+    # Dictionary-encoded: otherwise a string that is stored once takes memory in every row.
+    with as_fault(path, DAMAGED), parquet.ParquetFile(path, read_dictionary=words) as file:
         columns = {field.name: list(_cells(path, file, field, pyarrow)) for field in schema}
     return Table(path, columns, range(1, rows + 1), words=_word_columns(schema, pyarrow))
 
@@ -46,11 +45,11 @@ def _check_size(path: Path, metadata: Any) -> None:
     rows, columns = metadata.num_rows, metadata.num_columns
     unpacked = sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
     if not 2 <= columns <= MAX_COLUMNS:
-        raise fault(path, f"has {columns:,} columns; legal: 2 (a label and a feature) to {MAX_COLUMNS:,}")
+        raise fault(path, f"has {columns:,} columns; needs 2 (a label and a feature) to {MAX_COLUMNS:,}")
     if not 0 < rows * columns <= MAX_CELLS or unpacked > MAX_BYTES:
         raise fault(
             path,
-            f"has {rows:,} rows, {unpacked:,} bytes unpacked; legal: 1 row to {MAX_CELLS:,} cells, {MAX_BYTES:,} bytes",
+            f"has {rows:,} rows, {unpacked:,} bytes unpacked; needs 1 row to {MAX_CELLS:,} cells, {MAX_BYTES:,} bytes",
         )
 
 
@@ -64,7 +63,7 @@ def _check_columns(path: Path, schema: Any, pyarrow: Any) -> None:
 
 
 def _check_memory(path: Path, file: Any) -> None:
-    """What the rows come to, whatever the few bytes are that they are packed in; columns are read one by one."""
+    """Memory of the unpacked rows, which may be many times the size of the file; columns are read one by one."""
     metadata, rows = file.metadata, file.metadata.num_rows
     groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
     widest = 0
@@ -86,7 +85,7 @@ def _is_text(kind: Any, pyarrow: Any) -> bool:
 def _cells(path: Path, file: Any, field: Any, pyarrow: Any) -> Iterator[str]:
     """The cells of a column as text, equal ones as one string."""
     column, pool = file.read(columns=[field.name]).column(0), dict[str, str]()
-    with blamed_on(path, f"column {field.name!r} holds {field.type}, not numbers or words"):
+    with as_fault(path, f"column {field.name!r} holds {field.type}, not numbers or words"):
         for chunk in column.chunks:
             for first in range(0, len(chunk), ROWS_AT_ONCE):
                 yield from _slice(path, chunk.slice(first, ROWS_AT_ONCE), pool, pyarrow)

@@ -22,7 +22,7 @@ from counterpoise.data.split import (
 from counterpoise.data.tables.cells import Coded, Table, names_of, parse_number
 from counterpoise.data.tables.csv_file import read_csv
 from counterpoise.data.tables.encoder import Encoder
-from counterpoise.data.tables.fit import fit_notes, fit_table, odd_notes
+from counterpoise.data.tables.fit import column_warnings, fit_notes, fit_table
 from counterpoise.data.tables.identifiers import drop_key
 from counterpoise.data.tables.parquet_file import read_parquet
 from counterpoise.errors import legal_words
@@ -40,12 +40,12 @@ class FittedTable(NamedTuple):
     split: TrainTest
     encoder: Encoder
     samples: Samples
-    notes: tuple[str, ...]  # what became of the columns
-    odd: tuple[str, ...]  # columns to think twice about
+    notes: tuple[str, ...]  # how the columns were encoded
+    warnings: tuple[str, ...]  # columns that look like a mistake
 
 
 def is_table(path: Path) -> bool:
-    """Whether a file's name says so; of a text file also with `.gz` behind it."""
+    """Whether the suffix is that of a table; text files also with `.gz` after it."""
     name = Path(path.stem) if path.suffix.lower() == PACKED else path
     return name.suffix.lower() in CSV_SUFFIXES or path.suffix.lower() in PARQUET_SUFFIXES
 
@@ -64,9 +64,9 @@ def read_table(
     categorical: Sequence[str] | None = None,
     drop: Sequence[str] | None = None,
 ) -> Dataset:
-    """One row a sample; `label` names the class, `client` the natural client, every other column is a feature.
+    """One row per sample; `label` names the class, `client` the natural client, every other column is a feature.
 
-    Columns in neither `numeric` nor `categorical` are what their cells look like; those in `drop` are left out.
+    Other columns than `numeric` and `categorical` are typed by their cells; those in `drop` are left out.
     """
     path = Path(path)
     fitted = fitted_table(path, label, client, test_share, seed, numeric, categorical, drop)
@@ -83,7 +83,7 @@ def read_table(
         clients=clients.codes,
         client_names=clients.names,
         files={path.name: sha256_of(path)},
-        notes=(*fitted.notes, *fitted.odd, *class_notes, *clients.notes, share),
+        notes=(*fitted.notes, *fitted.warnings, *class_notes, *clients.notes, share),
     )
 
 
@@ -110,12 +110,12 @@ def fitted_table(
     fitted = fit_table(table, names, split.train, *forced)
     x = fitted.encoder.transform(table, fitted.numbers).x
     samples = Samples(torch.from_numpy(x), torch.from_numpy(classes.codes))
-    notes, odd = (*table.notes, *fit_notes(fitted)), odd_notes(table, fitted, *forced, drop_words)
-    return FittedTable(table, classes, split, fitted.encoder, samples, notes, odd)
+    notes, warnings = (*table.notes, *fit_notes(fitted)), column_warnings(table, fitted, *forced, drop_words)
+    return FittedTable(table, classes, split, fitted.encoder, samples, notes, warnings)
 
 
 def check_named(table: Table, named: Iterable[str]) -> None:
-    """Every named column is there, and for one use."""
+    """Every named column exists and has one use."""
     seen: set[str] = set()
     for name in named:
         if name not in table.columns:
@@ -130,7 +130,7 @@ def check_named(table: Table, named: Iterable[str]) -> None:
 
 
 def _classes(table: Table, label: str) -> Coded:
-    """The label column, one class a spelling; two spellings of one number are refused rather than guessed at."""
+    """The label column, one class per spelling; two spellings of one number are refused."""
     classes = names_of(table, label)
     values = [parse_number(name) for name in classes.names]
     for place in range(1, len(values)):

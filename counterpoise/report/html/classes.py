@@ -1,4 +1,4 @@
-"""Classes: how often each occurs, how well it is recognised, which client holds how many of it; and all their scores."""
+"""Classes: frequency, recall, samples per client, and all scores of each class."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from typing import Any
 
 from counterpoise.metrics import Shots, shots_by_rule, shots_paper
 from counterpoise.metrics.catalogue import PER_CLASS, SCORES, capital, find
-from counterpoise.report.html.markup import Html, element, table
+from counterpoise.report.html.markup import Html, element, percent, table
 from counterpoise.report.html.study import Study, mean_and_deviation, thin
 from counterpoise.report.html.tables import PROBLEM, problem_cell
-from counterpoise.report.html.units import percent
 from counterpoise.results.cells import Cell
 from counterpoise.results.results import RunResult
 
-MOST_CLIENTS, MOST_CLASSES, MOST_SEEDS = 60, 100, 3  # of one picture of clients by classes
+MOST_CLIENTS, MOST_CLASSES, MOST_SEEDS = 60, 100, 3  # in one heat map of clients by classes
 GROUPS = ("head", "medium", "tail")
 
 
@@ -60,7 +59,7 @@ def group_data(study: Study) -> list[dict[str, Any]]:
 
 
 def partition_data(study: Study) -> list[list[dict[str, Any]]]:
-    """For each problem the first few different partitions, by seed."""
+    """Per problem the partitions of the first few seeds."""
     return [_partitions(study.runs_on(problem)) for problem in study.problems]
 
 
@@ -86,7 +85,7 @@ def _partition(run: RunResult) -> dict[str, Any]:
 
 
 def _shots(run: RunResult) -> Shots:
-    """The groups of classes that the run was scored by."""
+    """The head, medium and tail classes of the run."""
     chosen, data = run.config.get("evaluate", {}).get("shots", "rule"), run.record["data"]
     if chosen == "rule":
         return shots_by_rule(data["class_counts"])
@@ -98,12 +97,12 @@ def _group_of_each(shots: Shots, classes: int) -> list[int]:
     return [places[c] for c in range(classes)]
 
 
-MOST_ROWS = 400  # what one still looks through; a page must stay small
+MOST_ROWS = 400  # above it the table is left out: the page must stay small
 CAPTION = "Scores of each class in percent, last round, mean over seeds; AUROC and AP are of the class against the rest"
 
 
 def class_table(study: Study) -> Html:
-    """From the most to the least frequent class; nothing where it would be too long."""
+    """From the most to the least frequent class; empty where it would be too long."""
     rows = [row for labels, runs in study.groups.items() for row in _rows(study, *labels, runs)]
     if not 0 < len(rows) <= MOST_ROWS:
         return Html()
@@ -134,7 +133,7 @@ def _rows(study: Study, problem: str, method: str, runs: Sequence[RunResult]) ->
 
 
 def _mean(runs: Sequence[RunResult], key: str, c: int) -> Html:
-    """A run from before the score was there has none of it."""
+    """The mean over runs; runs of older versions may lack the score."""
     mean = Cell(tuple(run.scored[-1].get(key, {c: None})[c] for run in runs)).mean
     return element(
         "td", "–" if mean is None else percent(mean), data_value="" if mean is None else repr(mean)

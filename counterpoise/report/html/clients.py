@@ -1,4 +1,4 @@
-"""Clients: the ones that fare worst, and what the server hears of all of them."""
+"""Clients: the worst ones, and what the server learns from all of them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from typing import Any
 
 from counterpoise.core.method import PARTS, build_method
 from counterpoise.core.part import Part
-from counterpoise.report.html.markup import Html, element, join, table
+from counterpoise.report.html.markup import Html, Show, bytes_, element, join, percent, table
 from counterpoise.report.html.study import Study
 from counterpoise.report.html.tables import PROBLEM, problem_cell
-from counterpoise.report.html.units import Show, bytes_, percent
 from counterpoise.results.cells import Cell
 from counterpoise.results.results import RunResult
 
@@ -18,19 +17,19 @@ MOST_NAMED = 5  # seeds whose worst client is named
 WIDTHS = {"float32": 4, "float64": 8}
 HOOKS = {
     "survey": "asks every client once, before the first round",
-    "send": "tells the clients of a round something beside the model",
-    "enroll": "lets clients keep a memory from round to round, which they do not send",
+    "send": "sends the clients of a round something besides the model",
+    "enroll": "keeps a memory on each client from round to round, which is not sent",
     "finish": "may add something to what a client sends back",
-    "propose": "decides what each client is asked to do",
+    "propose": "decides the tasks of each client",
     "choose": "chooses which replies are used",
     "weigh": "decides how much each reply counts",
     "treat": "changes each reply before they are averaged",
-    "update": "learns from the replies, and may change the step that the server takes",
+    "update": "learns from the replies, and may change the server's step",
 }
 
 
 def worst_clients(study: Study) -> Html | None:
-    """The client of lowest balanced accuracy of each finished run; None where no run scored its clients."""
+    """The client with the lowest balanced accuracy in each finished run; None if no run scored its clients."""
     scored = [
         (problem, method, [run for run in runs if "clients" in run.scored[-1]])
         for (problem, method), runs in study.groups.items()
@@ -81,17 +80,17 @@ def _spread(values: Sequence[float | None]) -> Html:
 
 
 def server_view(study: Study) -> Html:
-    """What travels between clients and server, as counted, and which parts of a method are behind it."""
+    """Traffic between clients and server, as counted, and which parts of a method cause it."""
     runs = {method: group[0] for (_, method), group in reversed(study.groups.items())}
     traffic = table(
-        "Sent to and by one client in a round, mean over rounds: numbers alone, without what a transport adds",
+        "Bytes per client and round, mean over rounds: tensors only, without the overhead of a transport",
         [
             "Method",
             "To the client",
             "From the client",
             "Model alone",
             "From the client / model",
-            "Clients weigh",
+            "Weights",
         ],
         [_traffic_row(method, runs[method]) for method in study.methods],
         class_="sortable",
@@ -102,9 +101,9 @@ def server_view(study: Study) -> Html:
 def _always() -> Html:
     return element(
         "p",
-        "With every method the server knows how many samples each client has, and hears in each round from the "
-        "clients that take part: their update of the model, its buffers, and their mean training loss. "
-        "Samples are not sent, but an update can still tell something about them. What methods add:",
+        "With every method the server knows how many samples each client has, and receives in each round from the "
+        "clients of the cohort: their update of the model, its buffers, and their mean training loss. "
+        "Samples are not sent, but an update can reveal something about them. What methods add:",
     )
 
 
@@ -120,7 +119,7 @@ def _traffic_row(method: str, run: RunResult) -> list[str]:
         _number(up, bytes_),
         _number(alone or None, bytes_),
         _number(ratio, lambda value: f"{value:.2f}"),
-        "by samples" if weighting == "samples" else "all the same",
+        "by samples" if weighting == "samples" else "uniform",
     ]
 
 
@@ -137,7 +136,7 @@ def _number(value: float | None, show: Show) -> Html:
 
 
 def _parts(runs: dict[str, RunResult]) -> Html:
-    """Every part once, with the methods that have it."""
+    """Every part once, with the methods that use it."""
     parts: dict[str, tuple[Part, list[str]]] = {}
     for method, run in runs.items():
         for part in build_method(run.config["method"]).parts:
@@ -149,7 +148,7 @@ def _parts(runs: dict[str, RunResult]) -> Html:
 
 def _part(part: Part, users: Sequence[str]) -> Html:
     does = [HOOKS[hook] for hook in part.hooks() if hook in HOOKS]
-    words = "; ".join(does) or "works on the client and adds nothing to what is sent"
+    words = "; ".join(does) or "acts on the client and adds nothing to what is sent"
     rule = PARTS.entry(part.name).summary.replace("``", "") if part.name in PARTS else ""
     used = f"In {', '.join(users)}: {words}."
     return join(

@@ -22,7 +22,7 @@ Read = Callable[[Mapping[str, Any]], Any]
 
 
 def curve_data(study: Study) -> dict[str, Any]:
-    """Scores to choose from, and for each problem and method its curves; says how far they were thinned."""
+    """Scores to choose from, the curves per problem and method, and whether they were thinned."""
     runs = [run for group in study.groups.values() for run in group]
     scores = _scores(runs, study.comparison.score)
     points = points_for(2 * len(scores) * len(study.groups))
@@ -43,12 +43,12 @@ def curve_data(study: Study) -> dict[str, Any]:
 
 
 def points_for(curves: int) -> int:
-    """How many points each of so many curves may have."""
+    """Points per curve, for this many curves."""
     return max(FEWEST, min(MOST, BUDGET // max(curves, 1)))
 
 
 def curve(runs: Sequence[RunResult], read: Read, points: int) -> list[Any] | None:
-    """Rounds, means and deviations over runs; None where no round is known to all of them."""
+    """Rounds, means and deviations over runs; None if no round is known of all of them."""
     known = [
         {row["round"] + 1: value for row in run.rows if (value := read(row)) is not None} for run in runs
     ]
@@ -72,7 +72,7 @@ def _reader(score: str) -> Read:
 
 
 def _scores(runs: Sequence[RunResult], first: str) -> list[str]:
-    """The chosen score, then the usual ones, then whatever else was recorded."""
+    """The chosen score, then the usual ones, then all others that were recorded."""
     clients = CLIENTS if any("clients" in row for run in runs for row in run.scored) else ()
     losses = [key for key in LOSSES if any(_reader(key)(row) is not None for run in runs for row in run.rows)]
     usual = headline()

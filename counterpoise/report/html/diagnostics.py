@@ -1,4 +1,4 @@
-"""What parts recorded of themselves, chart by chart, as numbers for the script that draws each kind."""
+"""The charts that parts recorded, as numbers for the page's script."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Drawn(NamedTuple):
 
 
 def diagnostic_data(study: Study) -> list[dict[str, Any]]:
-    """Curves of one name lie in one picture over seeds; the rest is shown of each method's first seed."""
+    """Curves of one name share a picture, over seeds; other charts are shown for each method's first seed."""
     drawn = [
         Drawn(*study.place(*key), chart, runs)
         for key, runs in study.groups.items()
@@ -51,7 +51,7 @@ def _curves(drawn: Sequence[Drawn]) -> list[dict[str, Any]]:
 
 
 def _frames(one: Drawn, numbers: int) -> dict[str, Any]:
-    """The chart over the rounds of one run, cut down to so many numbers."""
+    """The chart over the rounds of one run, reduced to at most this many numbers."""
     run = one.runs[0]
     known = [(row["round"] + 1, value) for row in run.scored if (value := one.read(row)) is not None]
     size = _size(_cut(one.chart["kind"], known[-1][1], numbers)) if known else 1
@@ -67,7 +67,7 @@ def _frames(one: Drawn, numbers: int) -> dict[str, Any]:
 
 
 def _cut(kind: str, value: list[Any], numbers: int) -> list[Any]:
-    """The first entries, as many as there is room for; of a flow as many rows as columns."""
+    """The first entries that fit; of a flow as many rows as columns."""
     if kind == "bars":
         return [short(number) for number in value[:numbers]]
     width = math.isqrt(numbers) if kind == "flow" else None

@@ -1,14 +1,15 @@
-"""HTML as values: whatever is not markup already is escaped, so that no name from a file can become a tag."""
+"""HTML as values, and numbers as text: whatever is not markup already is escaped, so that no name from a file can become a tag."""
 
 from __future__ import annotations
 
 import html
 import json
 import re
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
 
 VOID = {"meta", "br", "wbr"}
+Show: TypeAlias = Callable[[float], str]
 
 
 class Html(str):
@@ -30,14 +31,14 @@ def join(pieces: Iterable[str]) -> Html:
 
 
 def breakable(text: str) -> Html:
-    """A name that may go over to the next line between its words."""
+    """A name with line breaks allowed between its words."""
     return Html(re.sub(r"(?<=[+_/(,])(?=\w)", "<wbr>", html.escape(text)))
 
 
 def table(
     caption: str, head: Iterable[str], rows: Iterable[Iterable[str]], **attributes: str | int | bool | None
 ) -> Html:
-    """A table in a frame that scrolls by itself; the first cell of a row names it, where cells are not made already."""
+    """A table in a scrolling frame; the first cell of a row is its header, unless cells are given as markup."""
     titles = join(cell if _is(cell, "th") else element("th", cell, scope="col") for cell in head)
     body = join(element("tr", join(_cells(row))) for row in rows)
     whole = element(
@@ -51,9 +52,35 @@ def table(
 
 
 def data_block(name: str, value: Any) -> Html:
-    """JSON for the page's script; no character of it can end the block."""
+    """JSON for the page's script, escaped so that nothing in it can end the block."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return Html(f'<script type="application/json" id="{name}">{_harmless(text)}</script>')
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.1f}"
+
+
+def number(value: float) -> str:
+    return f"{value:,.0f}" if value == int(value) else f"{value:,.1f}"
+
+
+def bytes_(size: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if abs(size) < 1000:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.3g} TB"
+
+
+def seconds(time: float) -> str:
+    if time < 120:
+        return f"{time:.2g} s" if time < 10 else f"{time:.0f} s"
+    return f"{time / 60:.1f} min" if time < 7200 else f"{time / 3600:.1f} h"
+
+
+def plural(count: int, word: str) -> str:
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"
 
 
 def _harmless(text: str) -> str:

@@ -1,14 +1,13 @@
-"""The top of the page: what was compared, and what came out."""
+"""The top of the page: what was compared, and the result."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
 from counterpoise.metrics.catalogue import find
-from counterpoise.report.html.markup import Html, element, join
+from counterpoise.report.html.markup import Html, element, join, number, percent, plural
 from counterpoise.report.html.study import Study
 from counterpoise.report.html.tables import MOMENTS, SIGNS, cost_of
-from counterpoise.report.html.units import number, percent, plural
 from counterpoise.results.cells import Cell, lower_is_better
 from counterpoise.results.results import RunResult
 from counterpoise.results.verdicts import ALL, Verdict
@@ -43,7 +42,7 @@ def _what(study: Study, runs: Sequence[RunResult]) -> str:
 def _split(runs: Sequence[RunResult]) -> str:
     names = sorted({str(run.config["partition"]["name"]) for run in runs if "partition" in run.config})
     asked = {_asked(run) for run in runs}
-    each = f", {asked.pop()} clients a round" if len(asked) == 1 else ""
+    each = f", {asked.pop()} clients per round" if len(asked) == 1 else ""
     clients = sorted({len(run.record["clients"]) for run in runs})
     return f"data split over {' or '.join(map(str, clients))} clients by {' or '.join(names)}{each}"
 
@@ -59,7 +58,7 @@ def _length(runs: Sequence[RunResult]) -> str:
 
 
 def facts(study: Study) -> Html:
-    """The few numbers one looks for first."""
+    """The key figures."""
     done = sum(result.has_result for result in study.results)
     known = [result for result in study.results if result.record]
     pairs = [
@@ -86,7 +85,7 @@ def _range(values: Iterable[float]) -> str:
 
 
 def verdicts(study: Study) -> Html:
-    """A sentence for each method; where there are several problems, those over all of them stand first."""
+    """One sentence per method; with several problems, those over all problems come first."""
     found = study.comparison.verdicts
     overall = [v for v in found if v.problem == ALL] or list(found)
     rest = [v for v in found if v not in overall]

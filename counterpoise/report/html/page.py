@@ -1,4 +1,4 @@
-"""The report: one HTML file that opens anywhere, asks no network for anything, and reads without its script."""
+"""The report: one HTML file that needs no network, and can be read without its script."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ SCRIPTS = ("base", "chart", "curves", "classes", "matrix", "tree", "diagnostics"
 
 
 def write_report(study: Study, path: Path) -> Path:
-    """Write the page about a study; the same runs give the same file, whose folder is made."""
+    """Write the page; the same runs give the same file. Its folder is created."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Names of files may hold bytes that are no text.
+    # File names may hold bytes that are not valid text.
     write_atomically(path, render(study).encode(errors="backslashreplace"))
     return path
 
@@ -55,7 +55,7 @@ def render(study: Study) -> str:
 
 
 def _policy(style: str, script: str) -> str:
-    """Nothing from anywhere; of scripts and styles only the two that were put in."""
+    """Nothing is loaded; only the script and the style in the page are allowed."""
     return f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; base-uri 'none'; form-action 'none'"
 
 
@@ -96,7 +96,7 @@ def _section(key: str, name: str, body: Html) -> Html:
 
 
 def _sections(study: Study) -> list[tuple[str, str, Html]]:
-    """Key, name and body; those that have nothing to show are left out."""
+    """Key, name and body; empty sections are left out."""
     worst = clients.worst_clients(study)
     compared = [
         (
@@ -124,7 +124,7 @@ def _sections(study: Study) -> list[tuple[str, str, Html]]:
 
 
 def _chart(name: str) -> Html:
-    """A place that the script fills."""
+    """A placeholder that the script fills."""
     without = element(
         "noscript", element("p", "This chart is drawn by a script, and scripts are off.", class_="quiet")
     )

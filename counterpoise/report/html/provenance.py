@@ -1,4 +1,4 @@
-"""How to repeat each run, with what it was made, and what went wrong."""
+"""How to repeat each run, its versions and hardware, and what failed."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from counterpoise.report.html.markup import Html, element, join, table
+from counterpoise.report.html.markup import Html, element, join, plural, table
 from counterpoise.report.html.study import Study
-from counterpoise.report.html.units import plural
 from counterpoise.results.labels import Labels
 from counterpoise.results.results import RunResult
 from counterpoise.run.store.folder import RunFolder
@@ -63,7 +62,7 @@ def _losses(rows: Sequence[Sequence[str]]) -> Html:
 
 
 def _shortened(runs: Sequence[RunResult]) -> Html:
-    """Clients whose updates were shortened, which may be large or hostile."""
+    """Clients whose updates were shortened: they may be large or hostile."""
     clipped = [(run, entry) for run in runs for row in run.rows for entry in row.get("clipped", ())]
     if not clipped:
         return element("p", "No update was shortened.")
@@ -80,10 +79,10 @@ def _shortened(runs: Sequence[RunResult]) -> Html:
 
 
 def repeat(study: Study) -> Html:
-    """Commands and configs of all runs, finished or not, to be opened method by method."""
+    """Commands and configs of all runs, finished or not, by method."""
     advice = (
         "Each command runs the exact config again, into a new folder; on the same kind of machine with the same versions "
-        "it gives the same bits. The configs are also printed here, in case their files are out of reach."
+        "it gives the same bits. The configs are also printed here, in case their files are lost."
     )
     groups: dict[Labels, list[RunResult]] = {}
     for run in study.results:
@@ -124,7 +123,7 @@ def _run(run: RunResult) -> Html:
 
 
 def versions(study: Study) -> Html:
-    """What the runs were made with; one table where they agree, one for each kind where they do not."""
+    """Versions and hardware: one table if all runs agree, else one table per kind."""
     kinds: dict[str, list[RunResult]] = {}
     for run in study.results:
         if run.record:
@@ -156,7 +155,7 @@ def _engine(run: RunResult) -> str:
 
 
 def data_notes(study: Study) -> Html:
-    """Notes that data sets carry, and the hashes of what was trained on."""
+    """Notes on the data sets, and hashes of their files."""
     seen: dict[str, list[str]] = {}
     for run in study.results:
         if run.record:

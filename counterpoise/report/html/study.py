@@ -1,4 +1,4 @@
-"""Runs in the order in which the report shows them, and how numbers are made small."""
+"""Runs in the order of the report, and how numbers are thinned and rounded."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Numbers = list[float | None]
 
 
 class Study(NamedTuple):
-    """What a report is about; groups hold the finished runs of a problem and a method by seed."""
+    """The runs of a report and their comparison; groups: finished runs per problem and method, by seed."""
 
     results: Sequence[RunResult]
     comparison: Comparison
@@ -43,7 +43,7 @@ class Study(NamedTuple):
 def study(
     found: Readings | Sequence[RunResult], labels: Mapping[Path, Labels] | None = None, **options: Any
 ) -> Study:
-    """The comparison, by the options of `compare_results`, and the runs it rests on."""
+    """The comparison, with the options of `compare_results`, and its runs."""
     results, left_out = found if isinstance(found, Readings) else (found, {})
     comparison = compare_results(results, labels=labels, left_out=left_out, **options)
     finished = [result for result in results if result.has_result]
@@ -55,7 +55,7 @@ def study(
 
 
 def thin(items: Sequence[Item], most: int) -> list[Item]:
-    """At most so many of them at even distances, the first and the last among them."""
+    """At most this many items at even distances, with the first and the last."""
     if len(items) <= most:
         return list(items)
     step = (len(items) - 1) / max(most - 1, 1)
@@ -63,12 +63,12 @@ def thin(items: Sequence[Item], most: int) -> list[Item]:
 
 
 def short(value: float | None) -> float | None:
-    """Five digits, as many as a screen can show."""
+    """Rounded to five digits, enough for a screen."""
     return None if value is None else float(f"{value:.5g}")
 
 
 def mean_and_deviation(columns: Sequence[Sequence[float | None]]) -> tuple[Numbers, Numbers | None]:
-    """Over runs, entry by entry; no deviations where there is one run."""
+    """Over runs, entry by entry; no deviations with one run."""
     cells = [Cell(tuple(values)) for values in zip(*columns, strict=True)]
     means = [short(cell.mean) for cell in cells]
     return means, [short(cell.deviation) for cell in cells] if len(columns) > 1 else None

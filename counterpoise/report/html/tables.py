@@ -1,17 +1,27 @@
-"""The tables: scores of each method, then what they cost."""
+"""The tables: scores of each method, then costs."""
 
 from __future__ import annotations
 
 from counterpoise.metrics.catalogue import capital, find, shown_in
-from counterpoise.report.html.markup import Html, breakable, element, join, table
+from counterpoise.report.html.markup import (
+    Html,
+    Show,
+    breakable,
+    bytes_,
+    element,
+    join,
+    number,
+    percent,
+    seconds,
+    table,
+)
 from counterpoise.report.html.study import Study
-from counterpoise.report.html.units import Show, bytes_, number, percent, seconds, show_score
 from counterpoise.results.cells import Cell, Row, lower_is_better
 
 MOMENTS = {"last": "last round", "best": "best round", "mean_last_10": "mean of the last 10 evaluations"}
 SIGNS = {"better": "▲", "worse": "▼", "no evidence": "○"}
 Columns = dict[str, tuple[str, Show]]  # key of a cell -> title and how to write it
-FIRST = "balanced_accuracy"  # of the scores; the report is about imbalance
+FIRST = "balanced_accuracy"  # score of the first column: the report is about imbalance
 PROBLEM = element("th", "Problem", scope="col", class_="words")
 COSTS: Columns = {
     "last": ("Last", percent),
@@ -26,10 +36,10 @@ COSTS: Columns = {
 
 
 def tables(study: Study) -> Html:
-    """Scores, then what they cost."""
+    """Scores, then costs."""
     score = study.comparison.score
     keys = list(dict.fromkeys([score, FIRST, *shown_in("table")]))
-    scores: Columns = {key: (capital(find(key).short), show_score(key)) for key in keys}
+    scores: Columns = {key: (capital(find(key).short), _show_score(key)) for key in keys}
     moment = MOMENTS[study.comparison.at]
     first = (
         f"Scores in percent, {moment}, mean ± sample deviation over seeds; the best mean of a column is bold"
@@ -69,12 +79,12 @@ def _table(study: Study, caption: str, columns: Columns, judged: bool) -> Html:
 
 
 def _mark(study: Study, method: str) -> Html:
-    """Filled with the method's line and marker where there is a script; the name alone says enough."""
+    """A placeholder for the method's line and marker, which the script draws."""
     return element("span", class_="key", data_method=study.methods.index(method), aria_hidden="true")
 
 
 def _best(study: Study, problem: str, key: str) -> float | None:
-    """The best mean of those that every seed has; None where there is nothing to choose from."""
+    """The best mean among methods with a value for every seed; None with a single method."""
     here = [row for row in study.comparison.rows if row.problem == problem]
     whole = [row for row in here if len(row.cells[key].known) == len(row.seeds)]
     return min((cost_of(study, row, key) for row in whole), default=None) if len(here) > 1 else None
@@ -108,8 +118,12 @@ def _judgement(study: Study, row: Row) -> Html:
     )
 
 
+def _show_score(name: str) -> Show:
+    return percent if find(name).unit == "percent" else lambda value: f"{value:.3g}"
+
+
 def cost_of(study: Study, row: Row, key: str) -> float:
-    """Small where good."""
+    """The mean with a sign such that smaller is better."""
     mean = row.cells[key].mean
     assert mean is not None
     return mean if lower_is_better(study.comparison.score if key in MOMENTS else key) else -mean

@@ -1,4 +1,4 @@
-"""A comparison for the terminal, for a paper, for a page and for programs."""
+"""A comparison as terminal output, Markdown, LaTeX, CSV and JSON."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ PICTURES = ("ranks.png", "ranks.svg")
 
 
 def write_tables(comparison: Comparison, folder: Path) -> list[Path]:
-    """Every form of the table, and the diagram of ranks where there is a ranking; returns what was written."""
+    """Every form of the table, and the diagram of ranks if there is a ranking; returns the paths written."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, render in WRITERS.items():
-        # Names of files may hold bytes that are no text.
+        # File names may hold bytes that are not valid text.
         write_atomically(folder / name, render(comparison).encode(errors="backslashreplace"))
     pictures = [folder / name for name in PICTURES]
     for path in pictures:

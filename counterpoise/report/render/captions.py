@@ -1,4 +1,4 @@
-"""Sentences around the tables: what they show and how it was tested."""
+"""Captions of the tables, and the verdicts and notes below them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def course_caption(comparison: Comparison) -> str:
 
 
 def findings(comparison: Comparison) -> Iterator[str]:
-    """Verdicts in words, then the ranking."""
+    """Verdicts as sentences, then the ranking."""
     yield from (verdict.sentence for verdict in comparison.verdicts)
     ranking = comparison.ranking
     if ranking is None:

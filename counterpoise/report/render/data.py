@@ -1,4 +1,4 @@
-"""A comparison for programs: CSV with one row a method and problem, and JSON with everything."""
+"""A comparison for programs: CSV with one row per method and problem, and JSON with everything."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ VERDICT = (
 
 
 def render_csv(comparison: Comparison) -> str:
-    """Mean, deviation and number of seeds of each column, then the verdict; numbers as they are, empty where unknown."""
+    """Mean, deviation and number of seeds of each column, then the verdict; numbers unrounded, empty where unknown."""
     columns = list(comparison.rows[0].cells) if comparison.rows else []
     verdicts = {(verdict.problem, verdict.method): verdict for verdict in comparison.verdicts}
     head = [f"{column}{part}" for column in columns for part in ("", "_deviation", "_seeds")]

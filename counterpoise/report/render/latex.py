@@ -52,7 +52,7 @@ def render_latex(comparison: Comparison) -> str:
 
 
 def escape(text: str) -> str:
-    """Text that LaTeX prints as it is."""
+    """Text with the special characters of LaTeX escaped."""
     return text.translate(SPECIAL)
 
 

@@ -1,4 +1,4 @@
-"""What the tables for people share: columns and their titles, cells as text, and which of them stand out."""
+"""What the tables share: columns and titles, cells as text, and which are highlighted."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MEGABYTES = 1e-6
 
 
 class Styled(NamedTuple):
-    """A cell's text and how it stands out."""
+    """A cell's text and its highlighting."""
 
     text: str
     best: bool
@@ -61,7 +61,7 @@ def style_rows(comparison: Comparison, rows: Sequence[Row], columns: Sequence[st
 
 
 def show_cell(cell: Cell, column: str) -> str:
-    """``mean ± deviation`` over seeds, scores in percent; where only some seeds have a value, how many."""
+    """``mean ± deviation`` over seeds, scores in percent; with the number of seeds where only some have a value."""
     if cell.mean is None:
         return "never" if column in TO_TARGET else "n/a"
     scale = _scale(column)
@@ -78,7 +78,7 @@ def _scale(column: str) -> float:
 
 
 def _best_methods(rows: Sequence[Row], column: str) -> set[str]:
-    """Methods with the best mean, of those that have a value for every seed; none where all are alike."""
+    """Methods with the best mean, among those with a value for every seed; none if all are equal."""
     sign = -1 if lower_is_better(column) else 1
     means = {
         row.method: round(sign * mean, DECIMALS)

@@ -19,12 +19,12 @@ from counterpoise.results.comparison import Comparison
 
 
 def render_markdown(comparison: Comparison) -> str:
-    """Two tables a problem (scores; course of the run), findings, and what was left out."""
+    """Two tables per problem (scores; course of the run), verdicts, and what was left out."""
     return "\n".join(_lines(comparison)) + "\n"
 
 
 def escape(text: str) -> str:
-    """Text that Markdown shows as it is, also in a cell of a table."""
+    """Text with the special characters of Markdown escaped, for table cells too."""
     return re.sub(r"([\\|*`<\[\]])", r"\\\1", " ".join(text.split()))
 
 

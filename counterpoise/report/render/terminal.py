@@ -21,12 +21,12 @@ from counterpoise.report.render.layout import (
 from counterpoise.results.cells import Row
 from counterpoise.results.comparison import Comparison
 
-WIDE = 110  # letters; in less, cells break into lines and columns stand closer
+WIDE = 110  # characters; in narrower terminals cells are wrapped and padding is removed
 COLOURS = {"†": "green", "‡": "red"}
 
 
 def print_comparison(comparison: Comparison, console: Console) -> None:
-    """Two tables a problem (scores; course of the run), findings, and what was left out."""
+    """Two tables per problem (scores; course of the run), verdicts, and what was left out."""
     for caption, columns in (
         (scores_caption, score_columns(comparison)),
         (course_caption, COURSE),

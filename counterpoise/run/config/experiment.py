@@ -1,4 +1,4 @@
-"""The experiment file: its tables put together, read and checked."""
+"""The experiment file: its tables, read and checked."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from counterpoise.run.config.tables import (
 from counterpoise.server.cohort import Cohort
 from counterpoise.system.toml import override, parse_toml, read_toml
 
-# What may change when a run goes on.
+# What may change when a run is resumed, since the result does not depend on it.
 FREE_TABLES = ("checkpoint", "track")
 FREE_KEYS = {"engine": ("processes", "max_skipped", "reason"), "flower": ("timeout", "wait")}
 
@@ -55,22 +55,22 @@ class Experiment(Settings):
         super().__post_init__()
         if callable(self.local.schedule):
             raise ConfigError(
-                "local.schedule of an experiment must be a name, which a file can keep, not a function"
+                "local.schedule of an experiment must be a name, which a file can store, not a function"
             )
 
     def binding_tables(self) -> dict[str, Any]:
-        """The tables without what may change when a run goes on, since it leaves the result as it is."""
+        """The tables without the keys that may change when a run is resumed."""
         return binding(self.tables())
 
     def build_method(self) -> Method:
         try:
             return build_method(self.method)
-        except ConfigError as error:  # of parts that do not go together, which say nothing of a config
+        except ConfigError as error:  # of parts that do not combine: without the config's key
             raise ConfigError(str(error) if str(error).startswith("method") else f"method: {error}") from None
 
 
 def binding(tables: Mapping[str, Any]) -> dict[str, Any]:
-    """What of the tables of an experiment decides its result."""
+    """The keys of an experiment's tables that decide its result."""
     return {
         key: {name: item for name, item in value.items() if name not in FREE_KEYS.get(key, ())}
         if isinstance(value, Mapping)
@@ -81,14 +81,14 @@ def binding(tables: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_patience(experiment: Experiment, max_skipped: int | None) -> Experiment:
-    """The experiment with another number of rounds that may be skipped in a row, where one is given."""
+    """The experiment with another engine.max_skipped, where one is given."""
     if max_skipped is None:
         return experiment
     return replace(experiment, engine=replace(experiment.engine, max_skipped=max_skipped))
 
 
 def dotted(tables: Mapping[str, Any]) -> dict[str, Any]:
-    """Values by the keys that the command line takes, such as ``local.lr``."""
+    """Values by dotted keys, as on the command line: ``local.lr``."""
     flat: dict[str, Any] = {}
     for key, value in tables.items():
         inner = value if isinstance(value, Mapping) and key != "method" else None
@@ -97,7 +97,7 @@ def dotted(tables: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def load_experiment(path: Path | None, overrides: Iterable[str] = ()) -> Experiment:
-    """The experiment of a file with assignments from the command line put in."""
+    """The experiment of a file, with overrides from the command line applied."""
     tables = read_toml(path) if path is not None else {}
     for assignment in overrides:
         tables = override(tables, assignment)

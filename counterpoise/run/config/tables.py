@@ -1,4 +1,4 @@
-"""The tables of an experiment file beside [cohort], [local] and [engine]: every key, default and legal value."""
+"""The tables of an experiment file beside [cohort], [local] and [engine]: every key, default and range."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from counterpoise.data.partition import MOST_CLIENTS
 from counterpoise.registry.schema import LARGEST, Count, Interval, Named, Positive, ProperFraction, Seed
 from counterpoise.registry.settings import OpenTable, Settings
 
-Weight = Annotated[float, Interval(0, LARGEST)]  # of which many can still be added
+Weight = Annotated[float, Interval(0, LARGEST)]  # small enough that sums stay finite
 
 
 @dataclass(frozen=True)
 class DataTable(OpenTable, table="data"):
-    """Which samples. Further keys are arguments of the data set."""
+    """Data set and imbalance. Further keys are arguments of the data set."""
 
     name: Annotated[str, "a data set of `counterpoise ls data`"] = "digits"
     root: Annotated[str | None, "folder of the data sets; else COUNTERPOISE_DATA, else the user's cache"] = (
@@ -50,7 +50,7 @@ class PartitionTable(OpenTable, table="partition"):
 
 @dataclass(frozen=True)
 class ModelTable(OpenTable, table="model"):
-    """What is trained. Further keys are arguments of the model."""
+    """The model. Further keys are arguments of the model."""
 
     name: Annotated[str, "a model of `counterpoise ls models`"] = "mlp"
 
@@ -84,7 +84,7 @@ class EvaluateTable(Settings, table="evaluate"):
 
 @dataclass(frozen=True)
 class CheckpointTable(Settings, table="checkpoint"):
-    """What an interrupted run continues from."""
+    """How often checkpoints are written, and how many are kept."""
 
     every: Annotated[Count, "rounds between checkpoints"] = 1
     keep: Annotated[int, Interval(2), "checkpoints that are kept"] = 3
@@ -92,7 +92,7 @@ class CheckpointTable(Settings, table="checkpoint"):
 
 @dataclass(frozen=True)
 class FlowerTable(Settings, table="flower"):
-    """How clients are reached over a network; used by `counterpoise flower` alone."""
+    """How clients are reached over a network; used only by `counterpoise flower`."""
 
     clients: Annotated[
         list[str],
@@ -100,16 +100,16 @@ class FlowerTable(Settings, table="flower"):
     ] = field(default_factory=list)
     timeout: Annotated[Positive, "seconds that a round waits for replies"] = 600.0
     min_replies: Annotated[Count, "usable replies below which a round is skipped"] = 1
-    wait: Annotated[Positive, "seconds that the start waits for clients to come"] = 300.0
+    wait: Annotated[Positive, "seconds that the start waits for clients to connect"] = 300.0
     max_share: Annotated[
         Annotated[float, Interval(0, 1, open_low=True)] | None,
-        "largest share of all samples that a client may count for; one that says it has more counts for that; by default no bound",
+        "largest share of all samples that a client may count for; a client that reports more counts for this share; by default no bound",
     ] = None
 
 
 @dataclass(frozen=True)
 class TrackTable(Settings, table="track"):
-    """Where scores are written to as well, for a viewer of yours; no choice here changes the result."""
+    """Where scores are also written: TensorBoard or MLflow. Nothing here changes the result."""
 
     to: Annotated[
         Literal["none", "tensorboard", "mlflow"],
@@ -117,6 +117,6 @@ class TrackTable(Settings, table="track"):
     ] = "none"
     uri: Annotated[
         str | None,
-        "TensorBoard: a folder, in which each run gets one of its own; by default the run's folder. MLflow: a tracking address; by default MLflow's own",
+        "TensorBoard: a folder, in which each run gets a subfolder; by default the run's folder. MLflow: a tracking address; by default MLflow's own",
     ] = None
     experiment: Annotated[str, "name of the experiment in MLflow"] = "counterpoise"

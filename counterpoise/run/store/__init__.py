@@ -1,1 +1,1 @@
-"""A run's folder: its logs, checkpoints, record and summary."""
+"""A run's folder: logs, checkpoints, record and summary."""

@@ -1,7 +1,7 @@
-"""Checkpoints: a manifest a generation, and blobs named by their SHA-256, so that damage is seen and nothing is stored twice.
+"""Checkpoints: one manifest per round, and blobs named by their SHA-256, so that damage is detected and nothing is stored twice.
 
-A client's memory that did not change since the last generation is not written again: a checkpoint costs what the
-cohort changed, not what the federation holds.
+Client memory that did not change since the last checkpoint is not written again: a checkpoint costs what the cohort
+changed, not what all clients hold.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BLOB_NAME = re.compile("[0-9a-f]{64}")
 
 
 class Kept(Protocol):
-    """What clients keep, each with a number that changes whenever it does."""
+    """Memory of clients, each with a version number that changes whenever it does."""
 
     def __iter__(self) -> Iterator[int]: ...
 
@@ -35,16 +35,16 @@ class Kept(Protocol):
 
 
 class Checkpoint(NamedTuple):
-    """What a run continues from."""
+    """What a run is resumed from."""
 
     round: int
     server: Tree
-    memory: Mapping[int, Tree]  # read from disk one by one
-    facts: dict[str, Any]  # whatever must agree when the run goes on
+    memory: Mapping[int, Tree]  # read from disk on access
+    facts: dict[str, Any]  # what must agree when the run is resumed
 
 
 class Stored(Mapping[int, Tree]):
-    """Clients' memory as it lies on disk, read when it is asked for."""
+    """Clients' memory on disk, read on access."""
 
     def __init__(self, names: Mapping[int, str], read: Callable[[str], Tree]) -> None:
         self._names, self._read = names, read
@@ -60,16 +60,16 @@ class Stored(Mapping[int, Tree]):
 
 
 class CheckpointStore:
-    """The generations of one run, newest last."""
+    """The checkpoints of one run, newest last."""
 
     def __init__(self, folder: Path, keep: int = 3) -> None:
         self.folder, self.keep = folder, keep
         self.blobs = folder / "blobs"
-        self.damaged: list[str] = []  # what `load` found unusable, in words
+        self.damaged: list[str] = []  # one message per checkpoint that `load` could not use
         self._written: dict[int, tuple[int, str]] = {}  # client -> version and name of what was last written
 
     def save(self, round: int, server: Tree, memory: Kept, facts: Mapping[str, Any]) -> None:
-        """Write a generation; it exists once its manifest is in place."""
+        """Write a checkpoint; it exists once its manifest is in place."""
         self.blobs.mkdir(parents=True, exist_ok=True)
         body = {
             "schema": SCHEMA,
@@ -81,10 +81,10 @@ class CheckpointStore:
         write_atomically(
             self._manifest(round), json.dumps({"body": body, "sha256": digest_of(body)}).encode()
         )
-        self._forget_old()
+        self._remove_old()
 
     def load(self, before: int | None = None) -> Checkpoint | None:
-        """The newest generation that is whole, of all or of those before a round; damaged ones are removed and noted."""
+        """The newest intact checkpoint, of all or of those before a round; damaged ones are removed and noted."""
         clear_temporaries(self.folder)
         clear_temporaries(self.blobs)
         older = None if before is None else self._manifest(before)
@@ -99,7 +99,7 @@ class CheckpointStore:
         return None
 
     def drop_after(self, round: int) -> None:
-        """Forget generations that the run went back behind."""
+        """Remove checkpoints after a round."""
         for path in self._manifests():
             if path > self._manifest(round):
                 path.unlink()
@@ -108,12 +108,12 @@ class CheckpointStore:
         body = _read_manifest(path)
         if body["schema"] != SCHEMA:
             raise ConfigError(
-                f"{path} has the form {body['schema']!r}; this version reads {SCHEMA}: use the version that wrote it"
+                f"{path} has schema {body['schema']!r}; this version reads {SCHEMA}: use the version that wrote it"
             )
         try:
             names = {int(client): str(name) for client, name in body["memory"].items()}
             for name in names.values():
-                self._read_blob(name)  # damage is seen now, not in mid-run
+                self._read_blob(name)  # so that damage is detected now, not during the run
             memory = Stored(names, self._get)
             found = Checkpoint(int(body["round"]), self._get(body["server"]), memory, dict(body["facts"]))
         except (KeyError, TypeError, ValueError, AttributeError):
@@ -142,7 +142,7 @@ class CheckpointStore:
         path = self.blobs / name
         content = path.read_bytes() if path.is_file() else b""
         if hashlib.sha256(content).hexdigest() != name:
-            # Left in place, it would pass for written when the same state is reached again.
+            # Left in place, it would count as written when the same state is reached again.
             path.unlink(missing_ok=True)
             raise DataError(f"{path} is damaged: its SHA-256 is not its name")
         return content
@@ -153,7 +153,7 @@ class CheckpointStore:
     def _manifests(self) -> list[Path]:
         return sorted(self.folder.glob("round-*.json"))
 
-    def _forget_old(self) -> None:
+    def _remove_old(self) -> None:
         for path in self._manifests()[: -self.keep]:
             path.unlink()
         wanted = {name for path in self._manifests() for name in _names(path)}

@@ -1,4 +1,4 @@
-"""What must agree for a run to go on to the same end."""
+"""What must agree for a resumed run to reach the same result."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ from counterpoise.run.store.record import versions
 
 
 def facts_of(experiment: Experiment, federation: Federation, params: Mapping[str, Tensor]) -> dict[str, Any]:
-    """Config, data, form of the model and versions, as a checkpoint keeps them."""
+    """Config, data, shapes of the model and versions, as a checkpoint stores them."""
     return {
         "config": experiment.binding_tables(),
         "data_sha256": fingerprint(federation),
-        "model_sha256": form_digest(params),
+        "model_sha256": shapes_digest(params),
         "versions": versions(),
     }
 
 
 def check_facts(folder: Path, found: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Refuse to go on with anything that would lead to another end, naming what differs."""
+    """Refuse to resume with anything that would change the result; the error names what differs."""
     if difference := first_difference(found["config"], now["config"]):
-        raise ConfigError(f"{folder} cannot go on: {difference}; put it back, or start a new run")
-    # A plugin that was installed since then did nothing in this run.
+        raise ConfigError(f"{folder} cannot be resumed: {difference}; put it back, or start a new run")
+    # A plugin installed since then played no part in this run.
     versions_now = {name: now["versions"].get(name) for name in found["versions"]}
     if difference := first_difference(found["versions"], versions_now):
         raise ConfigError(
-            f"{folder} cannot go on to the same end: {difference}; install that version, or start a new run"
+            f"{folder} cannot be resumed to the same result: {difference}; install that version, or start a new run"
         )
     for what in ("data", "model"):
         if found.get(f"{what}_sha256") != now[f"{what}_sha256"]:
             raise ConfigError(
-                f"{folder} cannot go on: the {what} is not what it was (its SHA-256 differs); put it back, or start a new run"
+                f"{folder} cannot be resumed: the {what} has changed (its SHA-256 differs); put it back, or start a new run"
             )
 
 
-def form_digest(params: Mapping[str, Tensor]) -> str:
+def shapes_digest(params: Mapping[str, Tensor]) -> str:
     """SHA-256 of the names and shapes of a model's parameters."""
-    form = {name: list(tensor.shape) for name, tensor in params.items()}
-    return hashlib.sha256(json.dumps(form, sort_keys=True).encode()).hexdigest()
+    shapes = {name: list(tensor.shape) for name, tensor in params.items()}
+    return hashlib.sha256(json.dumps(shapes, sort_keys=True).encode()).hexdigest()
 
 
 def first_difference(before: Mapping[str, Any], now: Mapping[str, Any], path: str = "") -> str | None:

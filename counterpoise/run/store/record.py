@@ -1,4 +1,4 @@
-"""What a run leaves to be cited: versions and machine."""
+"""Versions and machine of a run, for its record."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PACKAGES = ("torch", "numpy", "scipy", "scikit-learn", "safetensors")
 
 
 def versions() -> dict[str, str]:
-    """What must be the same for a run to be repeated bit by bit."""
+    """Versions that must be the same for a run to be repeated bit for bit."""
     known = {name: importlib.metadata.version(name) for name in PACKAGES}
     return {"counterpoise": __version__, "python": platform.python_version(), **known, **plugin_versions()}
 

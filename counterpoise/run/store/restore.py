@@ -1,4 +1,4 @@
-"""How a run finds the place from which it goes on: a checkpoint that is whole, and logs that agree with it."""
+"""Resume a run: find an intact checkpoint, and logs that agree with it."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from counterpoise.core.tree import tmap
 from counterpoise.errors import DataError
 from counterpoise.run.store.checkpoint import Checkpoint
 from counterpoise.run.store.facts import check_facts
-from counterpoise.run.store.folder import parse_rows
-from counterpoise.run.store.logs import ChangedLogError
+from counterpoise.run.store.folder import ChangedLogError, parse_rows
 from counterpoise.run.store.run import Run
 from counterpoise.server.round import ServerState
 
 
 def restore(run: Run) -> tuple[ServerState, float]:
-    """The state of the newest whole checkpoint that the logs agree with; without one the run starts again."""
+    """The state and seconds of the newest intact checkpoint that the logs agree with; without one the run starts again."""
     found = _newest(run)
     _go_back(run, found)
     if found is None:
@@ -32,22 +31,22 @@ def restore(run: Run) -> tuple[ServerState, float]:
 
 
 def _go_back(run: Run, found: Checkpoint | None) -> None:
-    """Forget what is newer than a checkpoint, or all."""
-    for words in run.store.damaged:
+    """Remove what is newer than a checkpoint, or everything."""
+    for message in run.store.damaged:
         consequence = f"going on from round {found.round}" if found else "starting again"
-        logging.getLogger("counterpoise").warning("%s; %s", words, consequence)
+        logging.getLogger("counterpoise").warning("%s; %s", message, consequence)
     done = found.round if found else 0
     if done < run.experiment.rounds:
-        run.folder.summary.unlink(missing_ok=True)  # it is a run at work again
+        run.folder.summary.unlink(missing_ok=True)  # the run is unfinished again
     run.folder.cut_logs(found.facts["logs"] if found else None)
     run.store.drop_after(done)
 
 
 def _newest(run: Run) -> Checkpoint | None:
-    """The newest whole checkpoint that the logs agree with.
+    """The newest intact checkpoint that the logs agree with.
 
-    Rows that are missing are written again, from the start if need be. But a log that differs from what every checkpoint
-    knows is refused: starting again would throw away rounds that a copy of the log, put back, makes good.
+    Missing rows are written again, from the start if need be. But a log that disagrees with every checkpoint is refused:
+    starting again would lose rounds that restoring a copy of the log would save.
     """
     changed, before = None, None
     while (found := run.store.load(before)) is not None:
@@ -59,11 +58,11 @@ def _newest(run: Run) -> Checkpoint | None:
             changed, before = error if isinstance(error, ChangedLogError) else changed, found.round
             run.store.damaged.append(str(error))
     if changed is not None:
-        raise DataError(f"{changed}, nor as any older one has it; put it back, or start a new run")
+        raise DataError(f"{changed}, and it agrees with no older one; put it back, or start a new run")
     return None
 
 
 def rows_before(run: Run, state: ServerState) -> list[dict[str, Any]]:
-    """The rows of the rounds that a run has behind it."""
+    """The rows of the rounds already done."""
     folder = run.folder
     return parse_rows(folder.read_log(folder.metrics), folder.metrics) if state.round else []

@@ -1,4 +1,4 @@
-"""Rows of a run's logs, checked: a reader of a run that is not finished has no seal to trust."""
+"""Checks of the rows of a run's logs: an unfinished run has no seal that readers could check."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 from counterpoise.errors import DataError
 from counterpoise.metrics.catalogue import headline
 
-LARGEST = 2**53  # of the whole numbers that a float holds
+LARGEST = 2**53  # largest whole number up to which floats are exact
 MOST = sys.float_info.max
 
-# Not the validator of settings, which converts and explains: logs have millions of values, and one of them is right or damaged.
+# Faster than the validator of settings: logs have millions of values, and each is either right or damaged.
 Check = Callable[[Any], bool]
 Form = Mapping[str, "Check | Form"]  # key -> what its value must be; a form: each of a list of tables
 
@@ -56,12 +56,12 @@ ROUND: Form = {
 
 
 def check_rounds(rows: Sequence[dict[str, Any]], path: Path) -> None:
-    """Refuse rows of metrics.jsonl that no run writes; of the scores, those that readers show of a run at work."""
+    """Refuse damaged rows of metrics.jsonl; of the scores only those that are shown of unfinished runs are checked."""
     _check(ROUND, {"clipped": CLIPPED, **dict.fromkeys(headline(), is_number_or_none)}, rows, path)
 
 
 def check_times(rows: Sequence[dict[str, Any]], path: Path) -> None:
-    """Refuse rows of timing.jsonl that no run writes."""
+    """Refuse damaged rows of timing.jsonl."""
     _check(SPENT, {}, rows, path)
 
 
@@ -72,11 +72,11 @@ def _check(needed: Form, further: Form, rows: Sequence[dict[str, Any]], path: Pa
             raise DataError(f"{path}, row {number + 1}: damaged{where}, not a row of this log")
     for number, row in enumerate(rows):
         if row["round"] != number:
-            raise DataError(f"{path}, row {number + 1}: damaged, it is of round {row['round'] + 1}")
+            raise DataError(f"{path}, row {number + 1}: damaged, it has round {row['round'] + 1}")
 
 
 def _damaged(row: Any, needed: Form, further: Form) -> Iterator[str]:
-    """The keys of a row that are missing or hold something else; it may have others."""
+    """Keys of a row that are missing or have a wrong value; further keys are allowed."""
     if not isinstance(row, dict):
         yield ""
         return

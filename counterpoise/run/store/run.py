@@ -1,4 +1,4 @@
-"""One run in its folder: what is written after each round, and how it is found again."""
+"""One run in its folder: what is written at its start, after each round and at its end."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from counterpoise.core.codec import digest
 from counterpoise.data.federation import Federation
 from counterpoise.data.skew import describe
 from counterpoise.errors import DataError, RunError
+from counterpoise.run.assemble import resolve
 from counterpoise.run.config.experiment import Experiment, binding, load_experiment
-from counterpoise.run.config.settle import settle
 from counterpoise.run.patience import GivenUpError, Rows, why_given_up
 from counterpoise.run.simulation import Simulation
 from counterpoise.run.store.checkpoint import CheckpointStore
@@ -31,7 +31,7 @@ from counterpoise.system.toml import parse_toml, write_toml
 
 
 class Run(NamedTuple):
-    """A simulation at work in a folder."""
+    """A simulation that writes to a folder."""
 
     experiment: Experiment
     simulation: Simulation
@@ -40,13 +40,13 @@ class Run(NamedTuple):
     facts: dict[str, Any]
 
 
-Told = Callable[[Run, Rows], None]  # hears of a run and of all its rows
+NotifyEnd = Callable[[Run, Rows], None]  # called with a run and all its rows
 
 
 def new_run(experiment: Experiment, simulation: Simulation, federation: Federation, folder: RunFolder) -> Run:
-    """A run at its start, its resolved config written; the folder must be locked."""
-    folder.check_free()  # another process may have been quicker
-    experiment = settle(experiment, simulation)
+    """Start a run by writing its resolved config; the folder must be locked."""
+    folder.check_free()  # another process may have been faster
+    experiment = resolve(experiment, simulation)
     write_atomically(folder.config, write_toml(experiment.tables()).encode())
     return found_run(experiment, simulation, federation, folder)
 
@@ -54,9 +54,9 @@ def new_run(experiment: Experiment, simulation: Simulation, federation: Federati
 def found_run(
     experiment: Experiment, simulation: Simulation, federation: Federation, folder: RunFolder
 ) -> Run:
-    """A run that began before; the folder must be locked."""
+    """Open a run whose config is written; the folder must be locked."""
     clear_temporaries(folder.path)
-    _keep_patience(experiment, folder)
+    _update_max_skipped(experiment, folder)
     facts = facts_of(experiment, federation, simulation.work.model.params())
     store = CheckpointStore(folder.checkpoints, experiment.checkpoint.keep)
     run = Run(experiment, simulation, folder, store, facts)
@@ -64,14 +64,14 @@ def found_run(
     return run
 
 
-def _keep_patience(experiment: Experiment, folder: RunFolder) -> None:
-    """The config has the patience by which the run goes on: readers tell by it whether the run was given up."""
+def _update_max_skipped(experiment: Experiment, folder: RunFolder) -> None:
+    """Store the max_skipped that the run is resumed with: readers decide by it whether the run was given up."""
     if load_experiment(folder.config).engine.max_skipped != experiment.engine.max_skipped:
         write_atomically(folder.config, write_toml(experiment.tables()).encode())
 
 
 def record_round(run: Run, state: ServerState, row: Mapping[str, Any], spent: float, seconds: float) -> None:
-    """The row and the time of a round, and, when due, a checkpoint."""
+    """Write the row and the seconds of a round, and, when due, a checkpoint."""
     folder, experiment = run.folder, run.experiment
     folder.append(folder.metrics, row)
     folder.append(folder.timing, {"round": row["round"], "seconds": spent})
@@ -81,13 +81,13 @@ def record_round(run: Run, state: ServerState, row: Mapping[str, Any], spent: fl
 
 @contextmanager
 def resumable(folder: RunFolder) -> Iterator[None]:
-    """A failing disk or a lost worker ends in one line that says how to go on."""
+    """Turn a failing disk or a lost worker into one line that says how to continue."""
     try:
         yield
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
         raise RunError(f"{place}{error.strerror or error}; {folder.resume_hint()}") from None
-    except GivenUpError:  # going on would end so again
+    except GivenUpError:  # resuming would end the same way
         raise
     except RunError as error:
         raise RunError(f"{error}; {folder.resume_hint()}") from None
@@ -98,16 +98,16 @@ def _save(run: Run, state: ServerState, seconds: float) -> None:
     run.store.save(state.round, state.to_tree(), run.simulation.engine.memory, facts)
 
 
-def conclude(run: Run, state: ServerState, seconds: float, told: Told) -> dict[str, Any] | str:
-    """The summary, or why there is none; by the rows, since a stop forgets what was lost before it.
+def conclude(run: Run, state: ServerState, seconds: float, notify: NotifyEnd) -> dict[str, Any] | str:
+    """The summary, or why there is none; decided by the rows, since counters in memory do not survive a stop.
 
-    Whoever wants to hear of the end is told before: the summary is the mark of a run that is over.
+    Listeners are notified before the summary is written, since its file marks a run as finished.
     """
     metrics = run.folder.read_log(run.folder.metrics)
     rows = parse_rows(metrics, run.folder.metrics)
     if why := why_given_up(rows, run.experiment.engine.max_skipped, run.experiment.rounds):
         return why
-    told(run, rows)
+    notify(run, rows)
     return _finish(run, state, seconds, metrics, rows)
 
 
@@ -131,7 +131,7 @@ def _finish(
 
 
 def _file_digests(run: Run, metrics: bytes) -> dict[str, str]:
-    """SHA-256 of what readers of the run will read, but for what of the config may change without changing the run."""
+    """SHA-256 of the files that readers use; of the config, only of keys that decide the result."""
     folder = run.folder
     logs = {folder.metrics: metrics, folder.timing: folder.read_log(folder.timing)}
     return {
@@ -142,7 +142,7 @@ def _file_digests(run: Run, metrics: bytes) -> dict[str, str]:
 
 
 def _state_digest(state: ServerState, memory: Mapping[int, Any], metrics: bytes) -> str:
-    """SHA-256 of all that the run has come to: model, server, clients and rows."""
+    """SHA-256 of the final state: model, server slots, client memories and rows."""
     total = hashlib.sha256(digest(state.to_tree()).encode())
     for client in sorted(memory):
         total.update(f"{client} {digest(memory[client])}".encode())
@@ -151,7 +151,7 @@ def _state_digest(state: ServerState, memory: Mapping[int, Any], metrics: bytes)
 
 
 def describe_run(run: Run, federation: Federation) -> None:
-    """The record, where it is not there yet."""
+    """Write record.json, unless it is there."""
     folder, settings, counts = run.folder, run.simulation.settings, federation.counts()
     try:
         if read_sealed(folder.record) is not None:

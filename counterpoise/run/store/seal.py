@@ -1,4 +1,4 @@
-"""Seals: hashes by which a reader sees that the files of a run are what the run wrote."""
+"""Seals: hashes by which readers check that the files of a run are unchanged."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 
 from counterpoise.errors import DataError
 
-SEAL = "sha256"  # key under which a sealed file holds the hash of all its others
+SEAL = "sha256"  # key of the hash over all other keys of a sealed file
 
 
 def digest_of(content: Any) -> str:
-    """SHA-256 of plain values, however they are laid out in a file."""
+    """SHA-256 of plain values, independent of their layout in a file."""
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
 
 
@@ -24,19 +24,19 @@ def seal(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_sealed(path: Path) -> dict[str, Any] | None:
-    """What a sealed file says, its hash included; None where there is no such file."""
+    """The content of a sealed file, its hash included; None if there is no such file."""
     content = read_object(path)
     if content is None:
         return None
     if SEAL not in content:
-        raise DataError(f"{path} is damaged: it has no {SEAL}, by which to see that it is whole")
+        raise DataError(f"{path} is damaged: it has no {SEAL} to check it by")
     if content[SEAL] != digest_of({key: value for key, value in content.items() if key != SEAL}):
         raise DataError(f"{path} is damaged: its content does not match its SHA-256")
     return content
 
 
 def read_object(path: Path) -> dict[str, Any] | None:
-    """The JSON object of a file; None where there is no such file."""
+    """The JSON object in a file; None if there is no such file."""
     if not path.exists():
         return None
     try:
@@ -49,7 +49,7 @@ def read_object(path: Path) -> dict[str, Any] | None:
 
 
 def check_files(path: Path, summary: Mapping[str, Any], found: Mapping[str, str]) -> None:
-    """Refuse a finished run one of whose files is not what its summary was made of."""
+    """Refuse a finished run if one of its files does not match the hash in its summary."""
     for name, digest in found.items():
         if summary["files_sha256"].get(name) != digest:
-            raise DataError(f"{path / name} is not what it was when the run finished: its SHA-256 differs")
+            raise DataError(f"{path / name} has changed since the run finished: its SHA-256 differs")

@@ -36,13 +36,13 @@ ARRAYS: dict[str, tuple[dict[str, Any], str | None]] = {
     "dates": ({"x": X.astype("M8[s]"), "y": Y}, "x holds dtype"),
     "records": ({"x": np.zeros((12, 2), [("a", "f4")]), "y": Y}, "x holds dtype"),
     "words for numbers": ({"x": X.astype(str), "y": Y}, "x holds <U"),
-    "float labels": ({"x": X, "y": Y * 1.0}, "y holds float64; legal: whole numbers"),
+    "float labels": ({"x": X, "y": Y * 1.0}, "y holds float64; needs whole numbers"),
     "word labels": ({"x": X, "y": Y.astype(str)}, "y holds <U"),
     "boolean labels": ({"x": X, "y": Y > 0}, "y holds bool"),
     "negative label": ({"x": X, "y": with_value(Y, 4, -1)}, "row 5: y holds -1"),
     "label out of range": (
         {"x": X, "y": with_value(Y, 4, 3), "classes": ["a", "b", "c"]},
-        "row 5: y holds 3; legal: 0 to 2",
+        "row 5: y holds 3; must be 0 to 2",
     ),
     "label beyond 64 bits": (
         {"x": X, "y": with_value(Y.astype(np.uint64), 4, 2**64 - 1)},
@@ -60,17 +60,17 @@ ARRAYS: dict[str, tuple[dict[str, Any], str | None]] = {
     "no dimension": ({"x": np.float64(1), "y": Y}, "x has shape ()"),
     "one class": ({"x": X, "y": Y * 0}, "holds 1 class;"),
     "one sample a class": ({"x": X, "y": np.arange(12)}, "every class has one sample"),
-    "fewer labels": ({"x": X, "y": Y[:-1]}, "y has shape (11,); legal: (12,)"),
-    "labels missing": ({"x": X}, "holds x; legal: x and y"),
-    "misnamed": ({"X": X, "lables": Y}, "holds X, lables; legal: x and y"),
-    "whole and halves": (HALVES | {"x": X, "y": Y}, "legal: x and y, or x_train"),
+    "fewer labels": ({"x": X, "y": Y[:-1]}, "y has shape (11,); needs (12,)"),
+    "labels missing": ({"x": X}, "holds x; needs x and y"),
+    "misnamed": ({"X": X, "lables": Y}, "holds X, lables; needs x and y"),
+    "whole and halves": (HALVES | {"x": X, "y": Y}, "needs x and y, or x_train"),
     "client and clients": ({"x": X, "y": Y, "client": Y, "clients": Y}, "both client and clients"),
     "float clients": ({"x": X, "y": Y, "client": Y * 1.0}, "client holds float64"),
     "fewer clients": ({"x": X, "y": Y, "client": Y[:-1]}, "client has shape (11,)"),
     "equal class names": ({"x": X, "y": Y, "classes": ["a", "b", "a"]}, "classes are ['a', 'b', 'a']"),
     "class names in a grid": (
         {"x": X, "y": Y, "classes": [["a", "b", "c"]]},
-        "legal: a list of different names",
+        "needs a list of different names",
     ),
     "class missing everywhere": ({"x": X, "y": Y, "classes": list("abcd")}, "class 'd' has no samples"),
     "class of the test only": (
@@ -131,12 +131,12 @@ BYTES: dict[str, tuple[bytes, str | None]] = {
     **{
         f"cut at {cut} of {CUTS}": (
             GOOD[: len(GOOD) * cut // CUTS],
-            "damaged or no npz file" if cut else "is empty",
+            "damaged or not an npz file" if cut else "is empty",
         )
         for cut in range(CUTS)
     },
     "by hand, and right": (described("(4, 2)"), None),
-    "not a zip": (b"x,y\n1,2\n", "damaged or no npz file"),
+    "not a zip": (b"x,y\n1,2\n", "damaged or not an npz file"),
     "2^40 elements": (
         described("(1099511627776,)"),
         "x says 8,796,093,022,208 bytes of numbers, the archive 64",
@@ -147,20 +147,20 @@ BYTES: dict[str, tuple[bytes, str | None]] = {
     "more numbers than said": (described("(4, 1)"), "x says 32 bytes of numbers, the archive 64"),
     "many dimensions": (described("(4, 2, 1, 1, 1, 1, 1, 1)"), "x has shape"),
     "shape of words": (described("('4', 2)"), "shape is not valid"),
-    "header of code": (zipped({"x.npy": npy("__import__('os').abort()")}), "damaged or no npz file"),
-    "deep header": (zipped({"x.npy": npy("-" * 4_000 + "1")}), "damaged or no npz file"),
-    "nested header": (zipped({"x.npy": npy("(" * 3_000)}), "damaged or no npz file"),
-    "long header": (zipped({"x.npy": npy("{}" + " " * 1_000_000, version=2)}), "damaged or no npz file"),
+    "header of code": (zipped({"x.npy": npy("__import__('os').abort()")}), "damaged or not an npz file"),
+    "deep header": (zipped({"x.npy": npy("-" * 4_000 + "1")}), "damaged or not an npz file"),
+    "nested header": (zipped({"x.npy": npy("(" * 3_000)}), "damaged or not an npz file"),
+    "long header": (zipped({"x.npy": npy("{}" + " " * 1_000_000, version=2)}), "damaged or not an npz file"),
     "version 3": (described("(4, 2)", version=3), "x is in npy version (3, 0)"),
     "pickle for numbers": (described("(4, 2)", descr="'|O'"), "x holds dtype('O')"),
-    "no width": (described("(4, 2)", descr="'<U0'", content=b""), "x holds <U0; legal: numbers"),
-    "no npy": (zipped({"x.npy": b"hello", "y.npy": b"hello"}), "damaged or no npz file"),
-    "bzip2": (zipped({"x.npy": npy("{}")}, zipfile.ZIP_BZIP2), "x is encrypted or oddly compressed"),
+    "no width": (described("(4, 2)", descr="'<U0'", content=b""), "x holds <U0; needs numbers"),
+    "no npy": (zipped({"x.npy": b"hello", "y.npy": b"hello"}), "damaged or not an npz file"),
+    "bzip2": (zipped({"x.npy": npy("{}")}, zipfile.ZIP_BZIP2), "x is encrypted or in an unknown compression"),
     "hundred arrays": (
         zipped({f"a{place}.npy": b"" for place in range(100)}),
-        "holds 100 arrays; legal: at most 64",
+        "holds 100 arrays; at most 64",
     ),
-    "one name twice": (zipped({"x.npy": b"", "x": b""}), "two of its arrays have one name"),
+    "one name twice": (zipped({"x.npy": b"", "x": b""}), "two of its arrays have the same name"),
 }
 
 

@@ -40,7 +40,7 @@ def test_a_file_is_read_by_what_it_is(tmp_path: Path) -> None:
 
 def test_what_cannot_be_read_is_answered_with_what_can(tmp_path: Path) -> None:
     (tmp_path / "model.pkl").write_bytes(b"\x80\4")
-    with pytest.raises(DataError, match=r"model\.pkl: .*legal: a table \(\.csv.*\.npz.*folder of images"):
+    with pytest.raises(DataError, match=r"model\.pkl: .*needs a table \(\.csv.*\.npz.*folder of images"):
         open_data(tmp_path / "model.pkl")
     with pytest.raises(DataError, match=r"none\.csv: no such file"):
         open_data(tmp_path / "none.csv", label="label")

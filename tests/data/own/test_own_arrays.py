@@ -112,7 +112,7 @@ def test_unused_arrays_are_named_and_left_packed(tmp_path: Path) -> None:
 def test_the_limit_counts_unpacked_bytes(tmp_path: Path) -> None:
     path = written(tmp_path, x=np.zeros((1000, 100), np.uint8), y=np.arange(1000) % 2)
     assert len(read_npz(path, limit=108_000).train.y) == 800  # 100,000 pixels and 8,000 bytes of labels
-    with pytest.raises(DataError, match=r"a\.npz: unpacks to 108,000 bytes; legal: at most 107,999"):
+    with pytest.raises(DataError, match=r"a\.npz: unpacks to 108,000 bytes; at most 107,999"):
         read_npz(path, limit=107_999)
 
 
@@ -166,7 +166,7 @@ class Stream(IterableDataset):
         ([(torch.zeros(2), 0), (torch.zeros(2), torch.tensor([1, 1]))], "row 2.*whole number"),
         ([(torch.zeros(2), 0), torch.zeros(2)], "row 2.*pair"),
         ([(torch.zeros(2), 0)], "holds 1 class;"),
-        ([("word", 0), ("word", 1)], "legal: numbers"),
+        ([("word", 0), ("word", 1)], "needs numbers"),
         ([], "no items"),
     ],
 )

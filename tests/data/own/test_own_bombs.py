@@ -213,13 +213,13 @@ BOMBS = {
     "npz: 4 GB of header": Bomb(
         "header.npz",
         lambda path: path.write_bytes(bad_arrays.zipped({"x.npy": ENDLESS, "y.npy": ENDLESS[:100]})),
-        "header.npz: damaged or no npz file",
+        "header.npz: damaged or not an npz file",
     ),
     "npz: 2 GB of inputs, a label too few": Bomb(
-        "labels.npz", unfit_labels, "labels.npz: y has shape (2047,); legal: (2048,)"
+        "labels.npz", unfit_labels, "labels.npz: y has shape (2047,); needs (2048,)"
     ),
     "npz: 10^9 classes": Bomb(
-        "classes.npz", billion_classes, "holds 1,000,341,504 classes; legal: 2 to 10,000"
+        "classes.npz", billion_classes, "holds 1,000,341,504 classes; needs 2 to 10,000"
     ),
     "csv: a million columns": Bomb(
         "columns.csv",
@@ -255,7 +255,7 @@ BOMBS = {
     "pack: a million classes": Bomb(
         "classes.safetensors",
         pack_of(1_000_000, 2, 1),
-        "holds 1,000,000 classes; legal: at most 10,000",
+        "holds 1,000,000 classes; at most 10,000",
         3,
         10,
     ),
@@ -263,7 +263,7 @@ BOMBS = {
         "pixels.safetensors", pack_of(2, 400, 1024), "pixels.safetensors: its pixels needs 1.7 GB of memory"
     ),
     "idx: 1.25 GB of images": Bomb(
-        "idx", black_images, "says it holds 1,254,400,016 bytes; legal: at most 1,073,741,824"
+        "idx", black_images, "says it holds 1,254,400,016 bytes; at most 1,073,741,824"
     ),
     "images: 2.5 billion pixels": Bomb(
         "images",

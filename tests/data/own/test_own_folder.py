@@ -74,7 +74,7 @@ def test_other_sizes_are_brought_to_the_size_given(tmp_path: Path) -> None:
     paint(tmp_path / "cat" / "large.png", 10, size=(12, 12))
     data = read_image_folder(tmp_path, size=(8, 5))
     assert data.input_shape == (1, 8, 5)
-    assert "images brought to 8 x 5" in data.notes
+    assert "images resized to 8 x 5" in data.notes
     assert read_image_folder(tmp_path, size=7).input_shape == (1, 7, 7)
 
 

@@ -18,7 +18,7 @@ from safetensors.torch import save_file
 from counterpoise.data.dataset import Dataset, Samples, Scaling, pixel_scaling
 from counterpoise.data.own import Assignment, Pack, read_pack, write_pack
 from counterpoise.data.own.pack import ABOUT, DIGEST, _digest, _load
-from counterpoise.data.own.pixels import squeeze, unsqueeze
+from counterpoise.data.own.pixels import compress, decompress
 from counterpoise.errors import DataError
 
 RECORD = {"seed": 3, "protocol": "lt-100", "nested": {"beta": 0.5, "classes": [1, 2]}}
@@ -112,19 +112,19 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
 
 @given(arrays.arrays(np.uint8, arrays.array_shapes(min_dims=4, max_dims=4, min_side=1, max_side=5)))
 @settings(max_examples=100, deadline=None)
-def test_squeezed_pixels_come_back(pixels: np.ndarray) -> None:
-    assert (unsqueeze(squeeze(pixels), pixels.shape) == pixels).all()
+def test_compressed_pixels_come_back(pixels: np.ndarray) -> None:
+    assert (decompress(compress(pixels), pixels.shape) == pixels).all()
 
 
-def test_a_ramp_of_pixels_squeezes_to_almost_nothing() -> None:
+def test_a_ramp_of_pixels_compresses_to_almost_nothing() -> None:
     ramp = np.add.outer(np.arange(64), np.arange(64)).astype(np.uint8)
-    assert len(squeeze(np.broadcast_to(ramp, (10, 3, 64, 64)))) < 10 * 3 * 64 * 64 / 100
+    assert len(compress(np.broadcast_to(ramp, (10, 3, 64, 64)))) < 10 * 3 * 64 * 64 / 100
 
 
 @pytest.mark.parametrize("shape", [(2, 1, 3, 5), (2, 1, 3, 3), (0, 1, 1, 1)])
 def test_pixels_of_another_size_are_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match="do not unpack"):
-        unsqueeze(squeeze(np.ones((2, 1, 3, 4), np.uint8)), shape)
+        decompress(compress(np.ones((2, 1, 3, 4), np.uint8)), shape)
 
 
 def test_a_cut_pack_is_refused(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_every_flipped_bit_is_found(tmp_path: Path) -> None:
 FORGERIES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "label": ({"train.y": torch.full((8,), 2)}, {}, "training labels are not all in 0 to 1"),
     "label type": ({"test.y": torch.zeros(3)}, {}, "test labels are not a vector of 64-bit"),
-    "fewer labels": ({"train.y": torch.zeros(7, dtype=torch.int64)}, {}, "not as many"),
+    "fewer labels": ({"train.y": torch.zeros(7, dtype=torch.int64)}, {}, "for 7 labels"),
     "row": ({"clients.rows": torch.tensor([0, 2, 5, 1, 8])}, {}, "client rows are not all in 0 to 7"),
     "ends": ({"clients.ends": torch.tensor([2, 1, 5])}, {}, "the ends of clients"),
     "last end": ({"clients.ends": torch.tensor([2, 2, 6])}, {}, "the ends of clients"),
@@ -159,17 +159,17 @@ FORGERIES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "validation row": ({"validation": torch.tensor([99])}, {}, "validation rows"),
     "natural client": ({"natural": torch.full((8,), 3)}, {}, "natural clients are not all in 0 to 2"),
     "scaling": ({"scaling.scale": torch.tensor(torch.inf)}, {}, "the scaling is not finite"),
-    "scaling shape": ({"scaling.scale": torch.ones(2, 1, 1)}, {}, "damaged or no pack"),
+    "scaling shape": ({"scaling.scale": torch.ones(2, 1, 1)}, {}, "damaged or not a pack"),
     "pixel size": ({}, {"pixels": {"train.x": [8, 3, 4, 6], "test.x": [3, 3, 4, 5]}}, "do not unpack"),
     "more pixels than labels": (
         {},
         {"pixels": {"train.x": [1 << 20, 3, 4, 5], "test.x": [3, 3, 4, 5]}},
-        "train.x has 1,048,576 images for 8 labels: not as many",
+        "train.x has 1,048,576 images for 8 labels; needs as many",
     ),
     "a million classes": (
         {},
         {"classes": [str(k) for k in range(1_000_000)]},
-        "holds 1,000,000 classes; legal: at most 10,000",
+        "holds 1,000,000 classes; at most 10,000",
     ),
     "pixel bomb": (
         {},
@@ -177,9 +177,9 @@ FORGERIES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         "bytes of pixels",
     ),
     "negative size": ({}, {"pixels": {"train.x": [-8, 3, -4, 5], "test.x": [3, 3, 4, 5]}}, "bytes of pixels"),
-    "class names": ({}, {"classes": [1, 2]}, "damaged or no pack"),
-    "format": ({}, {"format": 2}, "damaged or no pack"),
-    "unknown word": ({}, {"code": "os.abort()"}, "damaged or no pack"),
+    "class names": ({}, {"classes": [1, 2]}, "damaged or not a pack"),
+    "format": ({}, {"format": 2}, "damaged or not a pack"),
+    "unknown word": ({}, {"code": "os.abort()"}, "damaged or not a pack"),
 }
 
 
@@ -200,7 +200,7 @@ def test_a_forged_pack_whose_checksum_fits_is_refused(tmp_path: Path, name: str)
 
 def test_another_safetensors_file_is_no_pack(tmp_path: Path) -> None:
     save_file({"weight": torch.ones(2)}, tmp_path / "model.safetensors")
-    with pytest.raises(DataError, match="is a safetensors file, but no pack"):
+    with pytest.raises(DataError, match="is a safetensors file, but not a pack"):
         read_pack(tmp_path / "model.safetensors")
 
 

@@ -60,7 +60,7 @@ def test_classes_are_ordered_by_frequency_then_name() -> None:
     classes = classes_by_frequency(labels)
     assert classes == ("c", "a", "b")
     assert class_codes(labels, classes, "file").tolist() == [2, 0, 1, 0]
-    with pytest.raises(DataError, match="file: label 'b' in data row 1; legal: a, c"):
+    with pytest.raises(DataError, match="file: label 'b' in data row 1; must be one of a, c"):
         class_codes(labels, ("a", "c"), "file")
 
 

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from counterpoise.data.limits import MAX_CATEGORIES, MAX_COLUMNS
+from counterpoise.data.faults import MAX_CATEGORIES, MAX_COLUMNS
 from counterpoise.data.tables import encoder as encoder_module
 from counterpoise.data.tables.cells import Table
 from counterpoise.data.tables.encoder import Encoder, Number
-from counterpoise.data.tables.fit import fit, fit_table, odd_notes
+from counterpoise.data.tables.fit import column_warnings, fit, fit_table
 from counterpoise.errors import DataError
 
 
@@ -38,7 +38,8 @@ def first(count: int) -> np.ndarray:
 def tables(draw: st.DrawFn) -> tuple[Table, int]:
     """Numbers with gaps and words, and how many of the first rows are for training."""
     rows = draw(st.integers(4, 24))
-    number = st.floats(-1e6, 1e6, width=32).map(repr)
+    # A deviation near the smallest float is refused: other rows are then too far from the training rows.
+    number = st.floats(-1e6, 1e6, width=32).filter(lambda value: not 0 < abs(value) < 1e-20).map(repr)
 
     def column(cell: st.SearchStrategy[str]) -> list[str]:
         return draw(st.lists(cell, min_size=rows, max_size=rows))
@@ -131,19 +132,19 @@ def test_rows_elsewhere_are_held_to_the_same_size(monkeypatch: pytest.MonkeyPatc
     fitted = fit(table(a=["1", "3"]), ["a"], first(2))
     monkeypatch.setattr(encoder_module, "MAX_BYTES", 40)
     fitted.transform(table(a=["1"] * 10))
-    with pytest.raises(DataError, match="11 rows of 1 features; legal: at most 40 bytes"):
+    with pytest.raises(DataError, match="11 rows of 1 features; at most 40 bytes"):
         fitted.transform(table(a=["1"] * 11))
 
 
 def test_odd_columns_are_noted_unless_they_were_named() -> None:
     whole = table(id=[str(row) for row in range(20)], who=[f"p{row}" for row in range(20)])
     fitted = fit_table(whole, whole.columns, first(16))
-    who, count = odd_notes(whole, fitted, drop=lambda name: f"--drop {name}")
+    who, count = column_warnings(whole, fitted, drop=lambda name: f"--drop {name}")
     assert who.startswith("column 'who' holds 20 different words in 20 rows")
     assert count.startswith("column 'id' counts the rows, 0 to 19")
     assert "--drop who leaves it out" in who
     assert "--drop id leaves it out" in count
-    assert odd_notes(whole, fitted, numeric=["id"], categorical=["who"]) == ()
+    assert column_warnings(whole, fitted, numeric=["id"], categorical=["who"]) == ()
 
 
 GOOD: dict[str, Any] = {"numbers": {"a": [0.0, 0.0, 1.0, 2.0, True]}, "words": {"w": ["x", "y"]}}
@@ -183,7 +184,7 @@ BAD: dict[str, Any] = {
 
 @pytest.mark.parametrize("state", BAD.values(), ids=BAD)
 def test_a_state_that_is_none_is_refused_in_one_line(state: Any) -> None:
-    with pytest.raises(DataError, match=r"^the encoder.*legal: ") as refused:
+    with pytest.raises(DataError, match=r"^the encoder.*(must|needs) ") as refused:
         Encoder.from_json(state)
     assert len(str(refused.value)) < 400
     assert "\n" not in str(refused.value)

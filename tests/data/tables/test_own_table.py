@@ -72,24 +72,24 @@ def test_a_word_that_no_training_row_holds_has_one_slot(tmp_path: Path) -> None:
     assert any("share one category: a" in note for note in data.notes)
 
 
-def odd_notes(path: Path, **named: Any) -> list[str]:
+def column_warnings(path: Path, **named: Any) -> list[str]:
     return [note for note in read_table(path, "label", **named).notes if note.startswith("column ")]
 
 
 def test_a_column_that_names_rows_is_noted(tmp_path: Path) -> None:
     rows = [f"p{row:03},{['oslo', 'rome'][row % 3 // 2]},{'pq'[row % 2]}" for row in range(40)]
     path = written(tmp_path, "patient_id,town,label", *rows)
-    (note,) = odd_notes(path)
+    (note,) = column_warnings(path)
     assert note.startswith("column 'patient_id' holds 40 different words in 40 rows")
     assert 'drop = ["patient_id"] leaves it out' in note
     assert "comma" not in note
-    assert odd_notes(path, drop=["patient_id"]) == []
-    assert odd_notes(path, categorical=["patient_id"]) == []
+    assert column_warnings(path, drop=["patient_id"]) == []
+    assert column_warnings(path, categorical=["patient_id"]) == []
 
 
 def test_numbers_with_a_decimal_comma_are_noted(tmp_path: Path) -> None:
     rows = [f"{row % 7},{row % 2};{row % 9};{'pq'[row % 2]}" for row in range(40)]
-    (note,) = odd_notes(written(tmp_path, "dose;age;label", *rows))
+    (note,) = column_warnings(written(tmp_path, "dose;age;label", *rows))
     assert note.startswith("column 'dose' holds 14 different words in 40 rows")
     assert "numbers with a decimal comma, such as '0,0', and a number is read with a point, 0.0" in note
 
@@ -113,12 +113,12 @@ COUNTS = {
 @pytest.mark.parametrize("numbers", COUNTS.values(), ids=COUNTS)
 def test_a_column_that_counts_the_rows_is_noted(tmp_path: Path, numbers: list[int]) -> None:
     path = leaky(tmp_path, *numbers)
-    (note,) = odd_notes(path)
+    (note,) = column_warnings(path)
     assert note.startswith(f"column 'id' counts the rows, {min(numbers)} to {max(numbers)}: ")
     assert 'drop = ["id"] leaves it out' in note
     assert 'numeric = ["id"] keeps it' in note
-    assert odd_notes(path, drop=["id"]) == []
-    assert odd_notes(path, numeric=["id"]) == []
+    assert column_warnings(path, drop=["id"]) == []
+    assert column_warnings(path, numeric=["id"]) == []
 
 
 NO_COUNTS = {
@@ -131,11 +131,11 @@ NO_COUNTS = {
 
 @pytest.mark.parametrize("numbers", NO_COUNTS.values(), ids=NO_COUNTS)
 def test_other_numbers_are_not_taken_for_a_count(tmp_path: Path, numbers: list[int]) -> None:
-    assert odd_notes(leaky(tmp_path, *numbers)) == []
+    assert column_warnings(leaky(tmp_path, *numbers)) == []
 
 
 def test_an_index_that_pandas_read_and_wrote_again_is_noted_with_gaps_too(tmp_path: Path) -> None:
-    (note,) = odd_notes(leaky(tmp_path, *range(0, 80, 2), name="Unnamed: 0"))
+    (note,) = column_warnings(leaky(tmp_path, *range(0, 80, 2), name="Unnamed: 0"))
     assert note.startswith("column 'Unnamed: 0' is an index that pandas wrote, 0 to 78: ")
     assert 'drop = ["Unnamed: 0"] leaves it out' in note
 
@@ -296,7 +296,7 @@ def test_a_bad_parquet_table_is_refused(tmp_path: Path, columns: dict[str, list[
 def test_a_cut_parquet_file_is_refused(tmp_path: Path) -> None:
     content = parquet_bytes(a=NUMBERS, label=LABELS)
     for length in range(1, len(content), 97):
-        with pytest.raises(DataError, match=r"t\.parquet: damaged or no Parquet file"):
+        with pytest.raises(DataError, match=r"t\.parquet: damaged or not a Parquet file"):
             bad_tables.read_content(tmp_path, content[:length], "t.parquet")
 
 
@@ -304,7 +304,7 @@ def test_a_parquet_file_of_many_equal_cells_is_refused_by_its_footer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("counterpoise.data.tables.parquet_file.MAX_CELLS", 1_000)
-    with pytest.raises(DataError, match=r"has 501 rows.*legal: 1 row to 1,000 cells"):
+    with pytest.raises(DataError, match=r"has 501 rows.*needs 1 row to 1,000 cells"):
         bad_tables.read_content(tmp_path, parquet_bytes(a=[1] * 501, label=[0] * 501), "t.parquet")
 
 

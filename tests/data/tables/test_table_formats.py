@@ -71,12 +71,12 @@ def test_a_single_unsw_file_is_split_by_class(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        ("srcip,sport\n1,2\n", "starts with 'srcip,sport'; legal: the official header"),
+        ("srcip,sport\n1,2\n", "starts with 'srcip,sport'; needs the official header"),
         (
             unsw(("tcp", "Normal")).replace(",Normal,", ",Wurm,"),
-            "label 'Wurm' in data row 1; legal: Normal, Generic",
+            "label 'Wurm' in data row 1; must be one of Normal, Generic",
         ),
-        (unsw(("tcp", "Normal"))[:-10], "row 1 has 4[0-9] fields; legal: 45"),
+        (unsw(("tcp", "Normal"))[:-10], "row 1 has 4[0-9] fields; needs 45"),
         (unsw(("tcp", "Normal"), duration="long"), "could not convert string 'long' to float64"),
         (unsw_nb15.HEADER, "no rows"),
         ("", "starts with ''"),
@@ -113,7 +113,9 @@ def test_adult_drops_rows_with_a_gap_and_the_full_stop_of_test_labels(tmp_path: 
 
 def test_a_wrong_adult_label_names_the_file(tmp_path: Path) -> None:
     write_adult(tmp_path, train=[f"{ADULT_ROW}, <=50K"], test=[f"{ADULT_ROW}, rich."])
-    with pytest.raises(DataError, match=r"adult\.test: label 'rich' in data row 1; legal: <=50K, >50K"):
+    with pytest.raises(
+        DataError, match=r"adult\.test: label 'rich' in data row 1; must be one of <=50K, >50K"
+    ):
         load("adult", tmp_path)
 
 
@@ -165,7 +167,7 @@ def test_a_wrong_diagnosis_names_the_hospitals_file(tmp_path: Path) -> None:
         )
     write(tmp_path / "heart_disease/processed.va.data", "63,1,1,145,233,1,2,150,0,2.3,3,0,6,5\n")
     with pytest.raises(
-        DataError, match=r"processed\.va\.data: label '5' in data row 1; legal: 0, 1, 2, 3, 4"
+        DataError, match=r"processed\.va\.data: label '5' in data row 1; must be one of 0, 1, 2, 3, 4"
     ):
         load("heart_disease", tmp_path)
 
@@ -207,13 +209,13 @@ def test_hapt_packed_and_official_files_give_the_same_windows(tmp_path: Path) ->
 def test_damaged_hapt_files_are_named(tmp_path: Path) -> None:
     write_hapt(tmp_path, packed=False)
     write(tmp_path / "hapt/RawData/gyro_exp01_user01.txt", "1 2\n")
-    with pytest.raises(DataError, match=r"gyro_exp01_user01\.txt: 2 columns; legal: 3"):
+    with pytest.raises(DataError, match=r"gyro_exp01_user01\.txt: 2 columns; needs 3"):
         load("hapt", tmp_path)
     write(tmp_path / "hapt/RawData/labels.txt", "1 1 13 1 200")
-    with pytest.raises(DataError, match=r"labels\.txt: label 13; legal: 1 to 12"):
+    with pytest.raises(DataError, match=r"labels\.txt: label 13; must be 1 to 12"):
         load("hapt", tmp_path)
     write(tmp_path / "hapt/RawData/labels.txt", "2 2 1 900 1001")
-    with pytest.raises(DataError, match=r"labels\.txt: row 1 leaves its recording"):
+    with pytest.raises(DataError, match=r"labels\.txt: row 1 goes beyond the end"):
         load("hapt", tmp_path)
     np.savez(
         tmp_path / "hapt/hapt_labelled.npz",

@@ -1,4 +1,4 @@
-// The data, what the reader has chosen, and small ways to make elements, scales and words.
+// The data, the reader's choices, and helpers for elements, scales and text.
 
 const DATA = JSON.parse(document.getElementById("report-data").textContent);
 const state = { problem: 0, hidden: new Set() };
@@ -82,7 +82,7 @@ function ticksBetween(low, high, wanted) {
   return range(Math.floor(high / step + 1e-9) - first + 1).map((place) => Number(((first + place) * step).toPrecision(12)));
 }
 
-// A method is told by colour, dash and marker together; the three repeat only after 120 methods.
+// A method has a colour, a dash and a marker; combinations repeat only after 120 methods.
 const COLOURS = 8;
 const DASHES = ["", "7 3", "2 3", "9 3 2 3", "14 4"];
 const MARKERS = [

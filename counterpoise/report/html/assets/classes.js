@@ -1,4 +1,4 @@
-// Recall of each class beside how often it occurs, recall of head, medium and tail, and average ranks.
+// Recall and frequency of each class, recall of head, medium and tail, and average ranks.
 
 const GROUPS = ["head", "medium", "tail"];
 
@@ -49,7 +49,7 @@ function recallLine({ method, recall: [means] }, x, y) {
   return s("g", { "data-method": method }, path, means.map((mean, place) => (mean === null ? null : marker(method, x(place), y(mean), scale))));
 }
 
-const LONGEST = 14; // letters of a label
+const LONGEST = 14; // characters of a label
 const labelWidth = (names) => widthOf(names.map((name) => shorten(name, LONGEST)), 12);
 const lies = (names, each) => labelWidth(names) + 6 < each;
 
@@ -135,7 +135,7 @@ function mountRanking(place) {
   const ranking = DATA.ranking;
   if (!ranking) return;
   const p = ranking.p < 0.001 ? "below 0.001" : `= ${ranking.p.toPrecision(2)}`;
-  const differ = ranking.p < 0.05 ? "Methods whose lines overlap are not told apart (Nemenyi, 5 %)." : "Friedman's test finds no difference, so no two methods are told apart.";
+  const differ = ranking.p < 0.05 ? "Methods whose lines overlap do not differ significantly (Nemenyi, 5 %)." : "Friedman's test finds no difference, so no two methods differ significantly.";
   mountChart(place, {
     title: "Average ranks",
     note: `1 is the best; ${ranking.blocks} blocks (${ranking.unit}), Friedman p ${p}. ${differ}`,

@@ -1,4 +1,4 @@
-// What parts record of themselves: one chart each, drawn by its kind.
+// Charts that parts record, drawn by their kind.
 
 function mountDiagnostics(place) {
   const charts = DATA.diagnostics.map((one) => ({ one, ...(one.kind === "curve" ? mountCurve(place, one) : mountFrames(place, one)) }));
@@ -11,7 +11,7 @@ function mountDiagnostics(place) {
       figure.hidden = hidden;
       if (appears) redraw();
     }
-    nothing.textContent = charts.some(({ one }) => one.problem === state.problem) ? "" : "None of these methods records charts of its own.";
+    nothing.textContent = charts.some(({ one }) => one.problem === state.problem) ? "" : "None of these methods records charts.";
     nothing.hidden = !nothing.textContent;
   };
   onChange(update);

@@ -1,4 +1,4 @@
-// Puts everything in its place once the page is there.
+// Draws all charts once the page is loaded.
 
 const MOUNT = {
   ranking: mountRanking,

@@ -1,6 +1,6 @@
 // Heat maps: clients by classes, flows from row to column, bars over rounds.
 
-const MOST_NUMBERS = 700; // cells up to which each shows its number
+const MOST_NUMBERS = 700; // cells up to which numbers are written
 
 /** Values [rows, columns]; the stronger the colour the larger, negative numbers in another one, none for zero. */
 function drawMatrix(width, { rows, columns, values, across, down, format = plain, logarithmic = false, totals = null }) {
@@ -68,7 +68,7 @@ function mountPartition(place) {
   const here = () => DATA.partitions[state.problem];
   const picker = h("span");
   const chart = mountChart(place, {
-    title: "Who holds what: clients by classes",
+    title: "Samples per client and class",
     note: () => partitionNote(here()[chosen] ?? here()[0]),
     controls: [picker],
     draw: (width) => drawPartition(here()[chosen] ?? here()[0], width),
@@ -93,7 +93,7 @@ function mountPartition(place) {
 function partitionNote({ clients, classes, of: [allClients, allClasses] }) {
   const left = clients.length < allClients ? ` ${clients.length} of ${allClients} clients are shown, at even steps of size.` : "";
   const out = classes.length < allClasses ? ` ${classes.length} of ${allClasses} classes are shown.` : "";
-  return `Training samples of each client and class; the colour grows with the logarithm. The largest client stands first, the most frequent class on the left.${left}${out}`;
+  return `Training samples of each client and class, on a logarithmic colour scale. The largest client comes first, the most frequent class is on the left.${left}${out}`;
 }
 
 function drawPartition({ clients, classes, counts, samples }, width) {

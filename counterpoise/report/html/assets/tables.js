@@ -1,4 +1,4 @@
-// Tables that sort by a press on a column's title.
+// Tables that are sorted by a click on a column's title.
 
 function makeSortable(table) {
   const titles = [...table.tHead.rows[0].cells];

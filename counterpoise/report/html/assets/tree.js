@@ -1,4 +1,4 @@
-// Trees that parts record: rows of numbers of which the first names the row of the parent.
+// Trees that parts record: rows of numbers, the first of which is the row of the parent.
 
 function drawTree(nodes, columns, coloured, width) {
   if (!nodes.length) return message(width, "Nothing was recorded.");

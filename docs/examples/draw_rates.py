@@ -1,13 +1,18 @@
-"""What a search for rates did, as pictures: the rates over rounds (paper 000, Figures 7 and 8), and its tree."""
+"""A search for rates as pictures: ``python draw_rates.py FOLDER...`` writes rates.png and, of the first run, tree.png.
+
+The rates over rounds are those of paper 000, Figures 7 and 8.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from counterpoise.errors import ConfigError
 from counterpoise.report.drawing import COLOURS, MARKS, new_figure, save
+from counterpoise.run.store.folder import RunFolder, read_rows
 
 NAMED = 12  # clients up to which each has its name
 
@@ -15,7 +20,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def draw_rates(runs: Mapping[str, Rows], path: Path) -> None:
-    """Write a PNG: one panel a run, by title, with the rate of each client in the model that each round kept."""
+    """Write a PNG: one panel per run, by title, with the rate of each client in the model that each round kept."""
     figure = new_figure(4.2 * len(runs) + 0.4, 3.4)
     panels = figure.subplots(1, len(runs), sharey=True, squeeze=False)[0]
     for axes, (title, rows) in zip(panels, runs.items(), strict=True):
@@ -31,9 +36,9 @@ def draw_rates(runs: Mapping[str, Rows], path: Path) -> None:
 
 
 def draw_tree(rows: Rows, path: Path, title: str = "") -> None:
-    """Write a PNG of the tree as the last round left it: depth downwards, area by visits, colour by reward.
+    """Write a PNG of the tree after the last round: depth downwards, area by visits, colour by reward.
 
-    Of each node's children only the best few are recorded, and so drawn.
+    Only the best few children of each node are recorded, so only these are drawn.
     """
     found = searched(rows)[-1][1]["tree"]
     parent, depth, visits, reward = ([node[column] for node in found] for column in range(4))
@@ -59,7 +64,7 @@ def draw_tree(rows: Rows, path: Path, title: str = "") -> None:
 
 
 def searched(rows: Rows) -> list[tuple[int, Mapping[str, Any]]]:
-    """Round, from 1, and what its search recorded, of each row that has such."""
+    """Round, counted from 1, and what its search recorded, of each row that has it."""
     kept = [
         (int(row["round"]) + 1, chart)
         for row in rows
@@ -67,12 +72,12 @@ def searched(rows: Rows) -> list[tuple[int, Mapping[str, Any]]]:
         if "rates" in chart and "tree" in chart
     ]
     if not kept:
-        raise ConfigError("this run searched no rates; legal: runs of fedhoo and hoo")
+        raise ConfigError("this run searched no rates: it must be a run of fedhoo or hoo")
     return kept
 
 
 def spread(parent: Sequence[int]) -> list[float]:
-    """Where each node stands across: leaves next to each other, a parent in the middle of its children."""
+    """Horizontal place of each node: leaves next to each other, a parent in the middle of its children."""
     children: dict[int, list[int]] = {}
     for node, above in enumerate(parent):
         children.setdefault(above, []).append(node)
@@ -108,3 +113,15 @@ def _draw_lines(axes: Any, rows: Rows) -> None:
         )
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def main(folders: Sequence[str]) -> None:
+    runs = {Path(folder).name: read_rows(RunFolder(Path(folder)).metrics) for folder in folders}
+    draw_rates(runs, Path("rates.png"))
+    draw_tree(next(iter(runs.values())), Path("tree.png"))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit("usage: python draw_rates.py FOLDER... (folders of runs of fedhoo or hoo)")
+    main(sys.argv[1:])

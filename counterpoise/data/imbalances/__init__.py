@@ -1,1 +1,0 @@
-"""Imbalances of the training set. A new file here registers itself."""
