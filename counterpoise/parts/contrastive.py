@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F  # noqa: N812
-from torch import Tensor
+from torch import Tensor, nn
 
 from counterpoise.core.loss import cross_entropy
 from counterpoise.core.method import part
 from counterpoise.core.part import Batch, Outputs, Part, Stats
 from counterpoise.core.tree import Params, Tree, add
+from counterpoise.errors import ConfigError
+from counterpoise.models.heads import has_features
 from counterpoise.registry.schema import NonNegative, Positive
 
 PAPER = "Li, He & Song 2021, arXiv:2103.16257"
@@ -23,6 +25,13 @@ def model_contrastive(mu: NonNegative = 1.0, temperature: Positive = 0.5) -> Par
     the received one on its first visit, where l is log 2 whatever f is. The paper puts a projection head between features
     and the last layer; here the features are those of the model as it is.
     """
+
+    def adapt(module: nn.Module) -> nn.Module:
+        if not has_features(module):
+            raise ConfigError(
+                "model_contrastive compares features; the model must have `features` and `head`"
+            )
+        return module
 
     def enroll(params: Params, classes: int) -> Tree:
         return {"previous": params}
@@ -42,4 +51,4 @@ def model_contrastive(mu: NonNegative = 1.0, temperature: Positive = 0.5) -> Par
     def finish(delta: Params, slot: Tree, memory: Tree, stats: Stats) -> tuple[Tree, Tree]:
         return {}, {"previous": add(slot["received"], delta)}
 
-    return Part("model_contrastive", enroll=enroll, start=start, loss=loss, finish=finish)
+    return Part("model_contrastive", adapt=adapt, enroll=enroll, start=start, loss=loss, finish=finish)
