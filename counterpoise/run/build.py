@@ -77,6 +77,8 @@ def build_simulation(
         draw_parameters = True
     module = adapt_model(composed, model, generator(seed, "init"), draw_parameters)
     module = module.to(federation.train.x.device, dtype)
+    if not any(p.requires_grad for p in module.parameters()):
+        raise ConfigError("every parameter of the model is frozen: there is nothing to train")
     functional = FunctionalModel(module, half=settings.precision == "bf16")
     local = local.resolve_batching(functional.has_batch_norm)
     _check_precision(functional, settings, federation)

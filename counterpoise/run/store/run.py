@@ -57,7 +57,7 @@ def found_run(
     """Open a run whose config is written; the folder must be locked."""
     clear_temporaries(folder.path)
     _update_max_skipped(experiment, folder)
-    facts = facts_of(experiment, federation, simulation.work.model.params())
+    facts = facts_of(experiment, federation, simulation.work.model)
     store = CheckpointStore(folder.checkpoints, experiment.checkpoint.keep)
     run = Run(experiment, simulation, folder, store, facts)
     describe_run(run, federation)
@@ -122,10 +122,8 @@ def _finish(
             "files_sha256": _file_digests(run, metrics),
         }
     )
-    write_atomically(
-        folder.model,
-        save({name: t.detach().cpu().contiguous() for name, t in (state.params | state.buffers).items()}),
-    )
+    whole = simulation.work.model.frozen() | state.params | state.buffers
+    write_atomically(folder.model, save({name: t.detach().cpu().contiguous() for name, t in whole.items()}))
     folder.write_json(folder.summary, summary)
     return summary
 
