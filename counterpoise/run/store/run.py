@@ -148,6 +148,17 @@ def _state_digest(state: ServerState, memory: Mapping[int, Any], metrics: bytes)
     return total.hexdigest()
 
 
+def _start_of(run: Run) -> dict[str, Any]:
+    """What a model started from and how much of it is frozen, where that is not the usual."""
+    found: dict[str, Any] = {}
+    if frozen := run.simulation.work.model.frozen():
+        found["frozen_parameters"] = sum(p.numel() for p in frozen.values())
+    if (weights := run.experiment.model.weights) is not None:
+        with open(weights, "rb") as file:
+            found["weights_sha256"] = hashlib.file_digest(file, "sha256").hexdigest()
+    return found
+
+
 def describe_run(run: Run, federation: Federation) -> None:
     """Write record.json, unless it is there."""
     folder, settings, counts = run.folder, run.simulation.settings, federation.counts()
@@ -161,6 +172,7 @@ def describe_run(run: Run, federation: Federation) -> None:
         "machine": machine(),
         "engine": asdict(settings),
         "parameters": sum(p.numel() for p in run.simulation.work.model.params().values()),
+        **_start_of(run),
         "data": {
             "name": federation.name,
             "classes": list(federation.classes),
