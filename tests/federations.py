@@ -199,6 +199,9 @@ class Altered:
     def survey(self, clients: Sequence[int]) -> dict[str, Tree]:
         return self.engine.survey(clients)
 
+    def tally(self, clients: Sequence[int]) -> dict[str, Tree]:
+        return self.engine.tally(clients)
+
     @property
     def memory(self) -> MutableMapping[int, dict[str, Tree]]:
         return self.engine.memory

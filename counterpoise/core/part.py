@@ -156,8 +156,11 @@ class Part:
     survey: Callable[[ClientData, int], Tree] | None = (
         None  # data, classes -> what the server gets before round 0
     )
+    tally: Callable[[ClientData, int], Tree] | None = (
+        None  # data, classes -> whole numbers, of which the server gets only the sum over all clients
+    )
     init: Callable[[Params, Census, Tree], Tree] | None = (
-        None  # params, census, surveys [N, ...] -> server slot
+        None  # params, census, surveys [N, ...] or the sum of tallies -> server slot
     )
     enroll: Callable[[Params, int], Tree] | None = None  # params, classes -> a client's first memory
 
@@ -206,6 +209,11 @@ class Part:
     )
     update: Callable[[Params, Tree, Exchange], tuple[Params, Tree]] | None = (
         None  # delta, slot, exchange; a chain
+    )
+
+    # the model that is scored and saved, where it is not the one that is trained
+    present: Callable[[Params, Params, Tree], tuple[Params, Params]] | None = (
+        None  # params, buffers, server slot -> params, buffers; a chain in listed order
     )
 
     charts: tuple[Chart, ...] = ()  # what the report shows of the server slot

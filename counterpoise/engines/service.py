@@ -26,6 +26,12 @@ def survey(work: Workplace, client: int) -> dict[str, Tree]:
     return {part.name: part.survey(data, classes) for part in work.method.parts if part.survey is not None}
 
 
+def tally(work: Workplace, client: int) -> dict[str, Tree]:
+    """Part name -> what a client counts before round 0, of which the server is to learn only sums."""
+    data, classes = work.federation.client(client), len(work.federation.classes)
+    return {part.name: part.tally(data, classes) for part in work.method.parts if part.tally is not None}
+
+
 def measure_held_out(
     work: Workplace, client: int, models: Params, buffers: Params, measurement: Measurement
 ) -> Tree:

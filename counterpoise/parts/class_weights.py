@@ -40,9 +40,9 @@ def deferred_reweighting(start: Share = 0.8, beta: Share = 0.9999, counts: Count
     """Weights of `class_balanced` from round ``start * rounds`` on, none before: with `ldam` this is LDAM-DRW."""
     balanced = class_balanced(beta, counts)
 
-    def init(params: Params, census: Census, surveys: Tree) -> Tree:
+    def init(params: Params, census: Census, tallied: Tree) -> Tree:
         # As a fraction: 0.55 * 100 is more than 55 in floats.
-        known = balanced.init(params, census, surveys) if balanced.init is not None else {}
+        known = balanced.init(params, census, tallied) if balanced.init is not None else {}
         return known | {"first": torch.tensor(math.ceil(Fraction(str(start)) * census.rounds))}
 
     def send(slot: Tree, round: int) -> Tree:

@@ -15,7 +15,7 @@ from counterpoise.core.tree import Params, Tree, add
 from counterpoise.errors import ConfigError
 from counterpoise.models.heads import has_features
 from counterpoise.parts.class_weights import weight_by_class
-from counterpoise.parts.counts import survey_counts
+from counterpoise.parts.counts import class_counts
 from counterpoise.registry.schema import NonNegative
 
 LARGEST = 5000.0  # largest ratio that is used
@@ -43,10 +43,10 @@ def ratio_loss(
             )
         return module
 
-    def init(params: Params, census: Census, surveys: Tree) -> Tree:
+    def init(params: Params, census: Census, tallied: Tree) -> Tree:
         if source == "auxiliary":
             return {"weights": torch.ones(census.classes, dtype=torch.float64)}
-        counts = surveys["counts"].sum(0).double().cpu()
+        counts = tallied["counts"].double().cpu()
         ratios = torch.where(counts > 0, counts.max() / counts.clamp(min=1), 1.0)
         return {"weights": alpha + beta * ratios}
 
@@ -66,7 +66,7 @@ def ratio_loss(
     return Part(
         "ratio_loss",
         adapt=adapt if source == "auxiliary" else None,
-        survey=survey_counts if source == "counts" else None,
+        tally=class_counts if source == "counts" else None,
         init=init,
         send=send,
         start=start,

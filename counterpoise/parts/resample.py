@@ -16,7 +16,7 @@ from counterpoise.core.method import part
 from counterpoise.core.part import Census, Chart, ClientData, Exchange, Part, Stats
 from counterpoise.core.tree import Params, Tree
 from counterpoise.errors import ConfigError
-from counterpoise.parts.counts import Counts, survey_counts
+from counterpoise.parts.counts import Counts, class_counts
 from counterpoise.registry.schema import Fraction, Interval
 
 PAPER = "FedCGNM (paper 000), section 3.3"
@@ -41,12 +41,12 @@ def resample(
     the factor is that of all clients' counts. An epoch is a pass over the longer list. A task's own `rate` takes precedence.
     """
 
-    def init(params: Params, census: Census, surveys: Tree) -> Tree:
+    def init(params: Params, census: Census, tallied: Tree) -> Tree:
         if isinstance(rate, list) and len(rate) != census.clients:
             raise ConfigError(
                 f"resample: rate must be one number, or a list of one per client ({census.clients}), not of {len(rate)}"
             )
-        known = {"counts": surveys["counts"].sum(0)} if counts == "global" else {}
+        known = {"counts": tallied["counts"]} if counts == "global" else {}
         return known | {"growth": torch.ones(census.clients)}
 
     def send(slot: Tree, round: int) -> Tree:
@@ -78,7 +78,7 @@ def resample(
 
     return Part(
         "resample",
-        survey=survey_counts if counts == "global" else None,
+        tally=class_counts if counts == "global" else None,
         init=init,
         send=send if counts == "global" else None,
         propose=propose if isinstance(rate, list) else None,
