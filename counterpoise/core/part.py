@@ -149,7 +149,7 @@ class Chart(NamedTuple):
 class Part:
     """Hooks of one idea; a part states only what it changes. The slot, memory and upload of a part are its own."""
 
-    name: str
+    name: str = ""  # that of its factory, if the decorator `part` registered it
 
     # once
     adapt: Callable[[nn.Module], nn.Module] | None = None  # change the model before its parameters are drawn
@@ -223,6 +223,11 @@ class Part:
         """Names of the hooks this part fills."""
         hooks = (f.name for f in fields(self) if f.name not in ("name", "charts", "server_samples"))
         return [name for name in hooks if getattr(self, name) is not None]
+
+
+def whole_slot(slot: Tree, round: int) -> Tree:
+    """A `send` that shares all that the part keeps on the server."""
+    return slot
 
 
 def call(hook: Callable[..., Any] | None, default: Any, *given: Any) -> Any:

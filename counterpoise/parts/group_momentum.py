@@ -21,7 +21,7 @@ SHORTEST = 1e-12  # a momentum shorter than this is not stretched to length one:
 GroupBatches: TypeAlias = Literal["shared", "separate"]
 
 
-@part("group_momentum", paper=PAPER)
+@part(paper=PAPER)
 def group_momentum(
     groups: Count = 2,
     beta: ProperFraction = 0.5,
@@ -62,7 +62,6 @@ def group_momentum(
         return found._replace(grads=sum_of_units(momentum)), slot | {"momentum": momentum}
 
     return Part(
-        "group_momentum",
         prepare=prepare if group_batches == "separate" else None,
         start=start,
         gradient=gradient,

@@ -17,7 +17,7 @@ from counterpoise.registry.schema import NonNegative
 WEIGHT, BIAS = "head.weight", "head.bias"
 
 
-@part("logit_adjustment", paper="Menon et al. 2021, arXiv:2007.07314, section 4.1", off={"tau": 0.0})
+@part(paper="Menon et al. 2021, arXiv:2007.07314, section 4.1", off={"tau": 0.0})
 def logit_adjustment(tau: NonNegative = 1.0) -> Part:
     """``z_c <- z_c - tau log pi_c`` after training, pi the classes' shares of all clients' samples; none of its own is 1.
 
@@ -33,12 +33,10 @@ def logit_adjustment(tau: NonNegative = 1.0) -> Part:
         # Equal classes need no shift: what is common to all changes no decision, and would only cost digits.
         return params | {BIAS: params[BIAS] - (shift - shift.mean()).to(params[BIAS])}, buffers
 
-    return Part(
-        "logit_adjustment", adapt=_with_head(bias=True), tally=class_counts, init=init, present=present
-    )
+    return Part(adapt=_with_head(bias=True), tally=class_counts, init=init, present=present)
 
 
-@part("tau_norm", paper="Kang et al. 2020, arXiv:1910.09217, section 4.2", off={"tau": 0.0})
+@part(paper="Kang et al. 2020, arXiv:1910.09217, section 4.2", off={"tau": 0.0})
 def tau_norm(tau: NonNegative = 1.0) -> Part:
     """``w_c <- w_c / |w_c|^tau`` in the last layer after training, whose bias is left out as in the paper."""
 
@@ -50,7 +48,7 @@ def tau_norm(tau: NonNegative = 1.0) -> Part:
         scaled: dict[str, Any] = {WEIGHT: weight / length**tau}
         return params | scaled | ({BIAS: torch.zeros_like(params[BIAS])} if BIAS in params else {}), buffers
 
-    return Part("tau_norm", adapt=_with_head(bias=False), present=present)
+    return Part(adapt=_with_head(bias=False), present=present)
 
 
 def _with_head(bias: bool) -> Any:

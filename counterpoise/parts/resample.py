@@ -29,7 +29,7 @@ GROWTH = Chart(
 )
 
 
-@part("resample", paper=PAPER, off={"rate": 0.0})
+@part(paper=PAPER, off={"rate": 0.0})
 def resample(
     rate: Fraction | list[Fraction] = 0.6,
     counts: Counts = "local",
@@ -77,7 +77,6 @@ def resample(
         return delta, slot | {"growth": growth.scatter(0, replies.client.to(growth.device), latest)}
 
     return Part(
-        "resample",
         tally=class_counts if counts == "global" else None,
         init=init,
         send=send if counts == "global" else None,

@@ -11,7 +11,7 @@ from counterpoise.core.part import ClientData, Part
 from counterpoise.core.tree import Tree
 
 
-@part("balanced_sampler")
+@part()
 def balanced_sampler() -> Part:
     """Draw with replacement, each class of the client equally often: a sample's chance is ``1 / n_{k,y}``."""
 
@@ -20,4 +20,4 @@ def balanced_sampler() -> Part:
     ) -> tuple[ClientData, Tree]:
         return data._replace(chances=1.0 / torch.bincount(data.labels.cpu())[data.labels.cpu()]), memory
 
-    return Part("balanced_sampler", prepare=prepare)
+    return Part(prepare=prepare)
