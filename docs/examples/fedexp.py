@@ -22,7 +22,7 @@ def extrapolation(eps: Positive = 1e-3) -> Part:
         return {"square": norm(delta).square()}, memory
 
     def update(delta: Params, slot: Tree, exchange: Exchange) -> tuple[Params, Tree]:
-        squares = exchange.replies.upload["extrapolation"]["square"].double().cpu()  # [K]
+        squares = exchange.upload["square"].double().cpu()  # [K]
         mean_square = float((exchange.weights * squares).sum())
         rate = max(1.0, mean_square / (2 * (float(norm(delta)) ** 2 + eps)))
         return multiply(delta, rate), slot
