@@ -22,6 +22,7 @@ from federations import (
     small_model,
     spec_name,
     unequal_federation,
+    visit,
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -163,7 +164,7 @@ def test_the_balanced_sampler_takes_more_samples_than_a_multinomial_can() -> Non
     labels[0] = 1
     prepare = PARTS.build("balanced_sampler").prepare
     assert prepare is not None
-    data, _ = prepare(ClientData(torch.arange(count), labels), {}, {}, {}, generator(0, "unused"))
+    data, _ = prepare(ClientData(torch.arange(count), labels), visit())
     plan = make_plan(data, 1024, 1, "drop", generator(0, "plan"))
     assert float((plan.positions == 0).double().mean()) == pytest.approx(0.5, abs=0.01)
 
@@ -173,7 +174,7 @@ def test_a_rare_sample_is_drawn_again_and_again_without_lists_of_copies() -> Non
     labels[7] = 1
     prepare = PARTS.build("balanced_sampler").prepare
     assert prepare is not None
-    data, _ = prepare(ClientData(torch.arange(100_000), labels), {}, {}, {}, generator(0, "unused"))
+    data, _ = prepare(ClientData(torch.arange(100_000), labels), visit())
     assert len(data.rows) == len(data.labels) == 100_000
     plan = make_plan(data, 1000, 1, "pad", generator(0, "plan"))
     assert float((plan.positions == 7).double().mean()) == pytest.approx(0.5, abs=0.01)

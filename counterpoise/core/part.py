@@ -81,7 +81,20 @@ class ClientData(NamedTuple):
     labels: Tensor  # [n]
     chances: Tensor | None = None  # [n] draw with replacement by these; None: each sample once per epoch
     strata: Tensor | None = None  # [n] every batch holds equally many samples of each of these groups
+    held_out: Tensor | None = None  # [h] rows that the client keeps for validation
     rate: float = 1.0  # factor on the client's learning rate of this round, which all parts then see
+
+
+class Visit(NamedTuple):
+    """What a part may use when it prepares a client's data for a round; all of it on the CPU."""
+
+    shared: Tree  # what the part's server half sends
+    memory: Tree  # what the part keeps on this client
+    knobs: Mapping[str, float]  # settings of this task
+    stream: torch.Generator
+    look: Callable[
+        [Tensor], Outputs
+    ]  # rows [n] -> the received model's outputs on them, in evaluation mode and not augmented
 
 
 class Census(NamedTuple):
@@ -174,10 +187,9 @@ class Part:
     )
 
     # client, one by one
-    prepare: (
-        Callable[[ClientData, Tree, Tree, Mapping[str, float], torch.Generator], tuple[ClientData, Tree]]
-        | None
-    ) = None  # data, shared, memory, knobs, stream -> data, memory
+    prepare: Callable[[ClientData, Visit], tuple[ClientData, Tree]] | None = (
+        None  # data, visit -> data, memory; without `enroll` the memory may have any shape, and no other hook sees it
+    )
 
     # client, stacked: no Python branch on a tensor, no .item(), no in-place operation, no randomness
     start: Callable[[Params, Tree, Tree, Stats], Tree] | None = (

@@ -11,7 +11,7 @@ import torch
 from counterpoise.core.messages import Broadcast, Replies, Result, Task
 from counterpoise.core.part import Measurement
 from counterpoise.core.protocol import Rejection
-from counterpoise.core.tree import Params, Tree, rows, stack, tmap
+from counterpoise.core.tree import Params, Tree, stack, tmap
 from counterpoise.engines.memories import Memories, Memory
 from counterpoise.engines.service import first_memory, measure_held_out, survey, tally, train
 from counterpoise.engines.workplace import Engine, Trainer, Workload, Workplace
@@ -39,8 +39,8 @@ class EmbeddedEngine:
 
     def receive(self, tasks: Sequence[Task], result: Result) -> Replies:
         """The replies of a training; the clients' new memory is pending until ``commit``."""
-        kept = rows(result.memory, len(tasks)) if result.memory else []
-        self._pending = {task.client: memory for task, memory in zip(tasks, kept, strict=False)}
+        kept = zip(tasks, result.memories(len(tasks)), strict=True)
+        self._pending = {task.client: memory for task, memory in kept if memory}
         client = torch.tensor([task.client for task in tasks])
         return Replies.from_tree(client, self.work.federation.samples()[client], result.reply_tree())
 

@@ -5,7 +5,7 @@ The paper prints ``(n_max / n_c)^r`` as a class's number of samples; only as a f
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated
 
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from counterpoise.core.messages import Task
 from counterpoise.core.method import part
-from counterpoise.core.part import Census, Chart, ClientData, Exchange, Part, Stats
+from counterpoise.core.part import Census, Chart, ClientData, Exchange, Part, Stats, Visit
 from counterpoise.core.tree import Params, Tree
 from counterpoise.errors import ConfigError
 from counterpoise.parts.counts import Counts, class_counts
@@ -56,15 +56,13 @@ def resample(
         assert isinstance(rate, list)
         return [Task(client, {"rate": rate[client]}) for client in cohort]
 
-    def prepare(
-        data: ClientData, shared: Tree, memory: Tree, knobs: Mapping[str, float], stream: torch.Generator
-    ) -> tuple[ClientData, Tree]:
-        chosen = knobs["rate"] if isinstance(rate, list) else knobs.get("rate", rate)
+    def prepare(data: ClientData, visit: Visit) -> tuple[ClientData, Tree]:
+        chosen = visit.knobs["rate"] if isinstance(rate, list) else visit.knobs.get("rate", rate)
         if data.strata is not None:
             raise ConfigError("resample must come before the part that draws batches by group; list it first")
-        own = torch.bincount(data.labels, minlength=len(shared.get("counts", [0])))
-        wanted = wanted_counts(own, shared.get("counts", own), chosen, cap)
-        return repeat(data, own, wanted, stream), memory
+        own = torch.bincount(data.labels, minlength=len(visit.shared.get("counts", [0])))
+        wanted = wanted_counts(own, visit.shared.get("counts", own), chosen, cap)
+        return repeat(data, own, wanted, visit.stream), visit.memory
 
     def finish(delta: Params, slot: Tree, memory: Tree, stats: Stats) -> tuple[Tree, Tree]:
         grown = stats.counts.sum().to(stats.lr) / stats.owned.sum().clamp(min=1)
