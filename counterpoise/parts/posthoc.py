@@ -33,7 +33,7 @@ def logit_adjustment(tau: NonNegative = 1.0) -> Part:
         # Equal classes need no shift: what is common to all changes no decision, and would only cost digits.
         return params | {BIAS: params[BIAS] - (shift - shift.mean()).to(params[BIAS])}, buffers
 
-    return Part(adapt=_with_head(bias=True), tally=class_counts, init=init, present=present)
+    return Part(adapt=with_head(bias=True), tally=class_counts, init=init, present=present)
 
 
 @part(paper="Kang et al. 2020, arXiv:1910.09217, section 4.2", off={"tau": 0.0})
@@ -48,10 +48,10 @@ def tau_norm(tau: NonNegative = 1.0) -> Part:
         scaled: dict[str, Any] = {WEIGHT: weight / length**tau}
         return params | scaled | ({BIAS: torch.zeros_like(params[BIAS])} if BIAS in params else {}), buffers
 
-    return Part(adapt=_with_head(bias=False), present=present)
+    return Part(adapt=with_head(bias=False), present=present)
 
 
-def _with_head(bias: bool) -> Any:
+def with_head(bias: bool) -> Any:
     """Refuses a model without a last layer of this form."""
 
     def adapt(module: nn.Module) -> nn.Module:
