@@ -193,7 +193,7 @@ def test_with_the_balanced_sampler_it_lengthens_the_epoch_in_either_order() -> N
 
 def test_what_else_is_known_of_a_client_stays() -> None:
     labels = torch.tensor([0, 0, 0, 1])
-    prepare = PARTS.build("resample", {"rate": 1.0}).prepare
+    prepare = resample(1.0).prepare
     assert prepare is not None
     held_out = torch.tensor([7, 9])
     data, _ = prepare(ClientData(torch.arange(4), labels, held_out=held_out, rate=0.5), visit())
