@@ -21,6 +21,7 @@ from counterpoise.core.part import ClientData
 from counterpoise.core.rng import generator
 from counterpoise.engines.workplace import Opened, open_task
 from counterpoise.errors import ConfigError
+from counterpoise.parts.resample import resample
 from counterpoise.server.round import diagnose
 
 NO_KNOBS: Mapping[str, float] = {}
