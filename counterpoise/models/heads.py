@@ -69,7 +69,7 @@ HEADS: dict[Head, Callable[[int, int], nn.Module]] = {
 }
 
 
-def with_head(module: nn.Module, head: Head | None) -> nn.Module:
+def exchange_head(module: nn.Module, head: Head | None) -> nn.Module:
     """The same module, changed: its head is of this kind; None, or a linear head that is asked for: as it is."""
     if head is None or (head == "linear" and type(getattr(module, "head", None)) is nn.Linear):
         return module

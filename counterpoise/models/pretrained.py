@@ -30,17 +30,22 @@ def load_weights(module: nn.Module, path: Path) -> list[str]:
     return [name for name in state if name not in given]
 
 
-def freeze(module: nn.Module, patterns: Sequence[str]) -> None:
-    """Let no parameter be trained whose name fits one of the patterns, such as ``body.*``."""
-    parameters = dict(module.named_parameters())
+def freeze(module: nn.Module, patterns: Sequence[str]) -> nn.Module:
+    """The same module, changed: no parameter is trained whose name fits one of the patterns, such as ``body.*``."""
+    for name, parameter in module.named_parameters():
+        if any(fnmatchcase(name, pattern) for pattern in patterns):
+            parameter.requires_grad_(False)
+    return module
+
+
+def check_patterns(module: nn.Module, patterns: Sequence[str]) -> None:
+    """Refuse a pattern that fits no parameter: it is misspelled."""
+    names = [name for name, _ in module.named_parameters()]
     for pattern in patterns:
-        found = [name for name in parameters if fnmatchcase(name, pattern)]
-        if not found:
+        if not any(fnmatchcase(name, pattern) for name in names):
             raise ConfigError(
-                f"model.freeze: {short(pattern)} fits no parameter; {legal_words(pattern, parameters)}"
+                f"model.freeze: {short(pattern)} fits no parameter; {legal_words(pattern, names)}"
             )
-        for name in found:
-            parameters[name].requires_grad_(False)
 
 
 def _read(path: Path, state: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -19,17 +19,17 @@ YIN = "Yin et al. 2018, arXiv:1803.01498"
 Trim = Annotated[float, Interval(0, 0.5, open_high=True)]
 
 
-@part("median", paper=YIN)
+@part(paper=YIN)
 def median() -> Part:
     """``delta_j <- median over the replies of (delta_k)_j`` for each coordinate j; of an even number the mean of the middle two."""
 
     def treat(deltas: Params, slot: Tree, exchange: Exchange) -> Params:
         return tmap(lambda leaf: _for_all(_median(leaf), leaf), deltas)
 
-    return Part("median", treat=treat)
+    return Part(treat=treat)
 
 
-@part("trimmed_mean", paper=YIN, off={"beta": 0.0})
+@part(paper=YIN, off={"beta": 0.0})
 def trimmed_mean(beta: Trim = 0.2) -> Part:
     """The weighted mean of each coordinate without its ``floor(beta K)`` largest and as many smallest values."""
 
@@ -41,10 +41,10 @@ def trimmed_mean(beta: Trim = 0.2) -> Part:
             else deltas
         )
 
-    return Part("trimmed_mean", treat=treat)
+    return Part(treat=treat)
 
 
-@part("krum", paper="Blanchard et al. 2017, arXiv:1703.02757")
+@part(paper="Blanchard et al. 2017, arXiv:1703.02757")
 def krum(byzantine: Whole = 1) -> Part:
     """The one update with the least sum of squared distances to its ``K - byzantine - 2`` nearest others.
 
@@ -59,10 +59,10 @@ def krum(byzantine: Whole = 1) -> Part:
         best = int(scores.argmin())
         return tmap(lambda leaf: _for_all(leaf[best], leaf), deltas)
 
-    return Part("krum", treat=treat)
+    return Part(treat=treat)
 
 
-@part("clip_updates", paper="Sun et al. 2019, arXiv:1911.07963")
+@part(paper="Sun et al. 2019, arXiv:1911.07963")
 def clip_updates(norm: Positive = 1.0) -> Part:
     """``delta_k <- delta_k min(1, norm / |delta_k|)``: no update is longer than `norm`."""
 
@@ -70,7 +70,7 @@ def clip_updates(norm: Positive = 1.0) -> Part:
         size = row_norms(deltas, len(exchange.weights))
         return scale_rows(deltas, (norm / size.clamp(min=1e-300)).clamp(max=1.0))
 
-    return Part("clip_updates", treat=treat)
+    return Part(treat=treat)
 
 
 def squared_distances(stacked: Params, count: int) -> Tensor:

@@ -28,7 +28,7 @@ from counterpoise.models.model import MODELS, build_model
 from counterpoise.parts.optimizer import with_local
 from counterpoise.registry.schema import Count, Seed
 from counterpoise.registry.settings import check_arguments, settings_of
-from counterpoise.run.first_model import adapt_model, start_model
+from counterpoise.run.first_model import adapt_model, start_from
 from counterpoise.run.simulation import Simulation
 from counterpoise.server.cohort import Cohort
 from counterpoise.system.capacity import check_fits
@@ -84,8 +84,8 @@ def build_simulation(
         model = build_model(model, MODELS.build(model), shape, classes)
         draw_parameters = True
     place = federation.train.x.device, dtype
-    module = adapt_model(composed, model, generator(seed, "init"), draw_parameters, head, place)
-    start_model(module, weights, freeze)
+    module = adapt_model(composed, model, generator(seed, "init"), draw_parameters, head, freeze, place)
+    start_from(module, weights)
     functional = FunctionalModel(module, half=settings.precision == "bf16")
     local = local.resolve_batching(functional.has_batch_norm)
     _check_precision(functional, settings, federation)

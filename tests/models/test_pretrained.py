@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from counterpoise.core.rng import generator
 from counterpoise.errors import ConfigError, DataError
-from counterpoise.models.heads import CosineHead, EtfHead, with_head
+from counterpoise.models.heads import CosineHead, EtfHead, exchange_head
 from counterpoise.models.init import initialise
-from counterpoise.models.pretrained import freeze, load_weights
+from counterpoise.models.pretrained import check_patterns, freeze, load_weights
 
 
 def _model(seed: int = 0, **arguments: object) -> nn.Module:
@@ -105,9 +105,9 @@ def test_a_pattern_that_fits_nothing_is_refused_with_near_names() -> None:
     with pytest.raises(
         ConfigError, match=r"model\.freeze: 'body\.1\.wight' .* did you mean 'body\.1\.weight'\?"
     ):
-        freeze(_model(), ["body.1.wight"])
+        check_patterns(_model(), ["body.1.wight"])
     with pytest.raises(ConfigError, match=r"'BODY\.\*' fits no parameter; one of body\.1\.bias"):
-        freeze(_model(), ["BODY.*"])
+        check_patterns(_model(), ["BODY.*"])
 
 
 @pytest.mark.parametrize(("classes", "features"), [(2, 2), (4, 6), (10, 64), (100, 100)])
@@ -135,21 +135,21 @@ def test_a_frame_that_does_not_exist_is_refused(classes: int, features: int) -> 
 
 
 def test_a_trained_head_does_not_take_the_place_of_a_fixed_one(tmp_path: Path) -> None:
-    fixed, trained = with_head(_model(), "etf"), _model(1).state_dict()
+    fixed, trained = exchange_head(_model(), "etf"), _model(1).state_dict()
     del trained["head.bias"]
     with pytest.raises(ConfigError, match="is no equiangular tight frame"):
         load_weights(fixed, _file(tmp_path, trained))
 
 
 def test_heads_by_name() -> None:
-    assert type(with_head(small_model(), None).head) is nn.Linear
-    assert type(with_head(small_model(), "linear").head) is nn.Linear
-    assert type(with_head(small_model(), "cosine").head) is CosineHead
-    assert type(with_head(with_head(small_model(), "cosine"), "linear").head) is nn.Linear
+    assert type(exchange_head(small_model(), None).head) is nn.Linear
+    assert type(exchange_head(small_model(), "linear").head) is nn.Linear
+    assert type(exchange_head(small_model(), "cosine").head) is CosineHead
+    assert type(exchange_head(exchange_head(small_model(), "cosine"), "linear").head) is nn.Linear
     with pytest.raises(
         ConfigError, match=r"no linear layer named 'head', which model\.head = 'etf' replaces"
     ):
-        with_head(nn.Sequential(nn.Linear(3, 2)), "etf")
+        exchange_head(nn.Sequential(nn.Linear(3, 2)), "etf")
 
 
 class _Ones(nn.Module):

@@ -113,6 +113,11 @@ def test_a_cosine_head_is_trained() -> None:
     assert float(logits.abs().max()) <= 1
 
 
+def test_a_head_that_a_method_replaces_is_frozen_too() -> None:
+    sim = assemble(tiny('method=["fedavg", "ldam"]', 'model.freeze=["head.*"]'))
+    assert set(sim.work.model.frozen()) == {"head.weight"}
+
+
 def test_the_keys_are_kept_in_the_config_and_left_out_where_they_are_not_given(tmp_path: Path) -> None:
     experiment = tiny(WIDE, BODY, 'model.head="cosine"')
     assert make_experiment(experiment.tables()) == experiment
@@ -129,6 +134,9 @@ def test_the_keys_are_kept_in_the_config_and_left_out_where_they_are_not_given(t
         (['model.freeze="body.*"'], 2, ("model.freeze must be list of a word",)),
         (['model.head="etf"'], 2, ("not 10 classes and 8 features",)),
         ([WIDE, BODY, 'model.head="etf"'], 2, ("every parameter of the model is frozen",)),
+        (['method=["fedavg", "tau_norm"]', 'model.freeze=["head.*"]'], 2, ("`head` that is trained",)),
+        (['method=["fedavg", "crt"]', WIDE, 'model.head="etf"'], 2, ("must have a linear layer `head`",)),
+        (['method=["fedavg", "ldam"]', WIDE, 'model.head="etf"'], 2, ("no linear layer named 'head'",)),
         (['model.head="square"'], 2, ("model.head must be 'linear' or 'cosine' or 'etf'",)),
         (['model.weights="nowhere.safetensors"'], 3, ("nowhere.safetensors: no such file",)),
         (["model.weights=3"], 2, ("model.weights must be a word",)),

@@ -122,7 +122,8 @@ def _finish(
             "files_sha256": _file_digests(run, metrics),
         }
     )
-    whole = simulation.work.model.frozen() | state.params | state.buffers
+    params, buffers = simulation.presented(state)
+    whole = simulation.work.model.frozen() | params | buffers
     write_atomically(folder.model, save({name: t.detach().cpu().contiguous() for name, t in whole.items()}))
     folder.write_json(folder.summary, summary)
     return summary
