@@ -55,7 +55,8 @@ class Chain(NamedTuple):
         return entered
 
     def outputs(self, entered: list[Tensor]) -> Outputs:
-        return Outputs(entered[-1], entered[-2] if self.names_features else entered[-1][:, :0])
+        features = entered[-2] if self.names_features else entered[-1][:, :0]
+        return Outputs(entered[-1], features, lambda params: self.outputs(self.forward(params, entered[0])))
 
     def backward(
         self, params: Params, entered: list[Tensor], logits: Tensor, features: Tensor | None

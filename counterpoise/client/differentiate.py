@@ -38,19 +38,22 @@ def functional_gradient(
 ) -> Gradient:
     """By ``torch.func``: for stacked clients."""
 
-    def objective(params: Params) -> tuple[Tensor, tuple[Params, Tensor]]:
+    at = model.outputs_at(buffers, x)
+
+    def objective(params: Params) -> tuple[Tensor, tuple[Params, Tensor, Tensor, Tensor]]:
         outputs, after = model.apply(params, buffers, x, train=True)
-        value = loss.value(outputs)
-        return value, (after, value)
+        value = loss.value(outputs._replace(at=at))
+        return value, (after, value, outputs.logits, outputs.features)
 
     if loss.groups is None:
-        grads, (after, value) = grad(objective, has_aux=True)(params)
-        return Gradient(grads, after, value)
+        grads, (after, value, logits, features) = grad(objective, has_aux=True)(params)
+        return Gradient(grads, after, value, Outputs(logits, features, at))
     pulled: Any = vjp(objective, params, has_aux=True)
-    values, pull, (after, _) = pulled
+    values, pull, (after, _, logits, features) = pulled
     each = torch.eye(loss.groups, dtype=values.dtype, device=values.device)
     # One pass after another: stacked, they would copy the saved activations once per group.
-    return Gradient(stack([pull(one)[0] for one in each.unbind()]), after, values.sum())
+    grads = stack([pull(one)[0] for one in each.unbind()])
+    return Gradient(grads, after, values.sum(), Outputs(logits, features, at))
 
 
 def direct_gradient(
@@ -61,17 +64,20 @@ def direct_gradient(
         return _chain_gradient(model.chain, params, x, loss)
     tracked = {name: p.detach().requires_grad_() for name, p in params.items()}
     with torch.enable_grad():
-        outputs, after = model.apply(tracked, buffers, model.arrange(x), train=True)
+        arranged = model.arrange(x)
+        outputs, after = model.apply(tracked, buffers, arranged, train=True)
+        outputs = outputs._replace(at=model.outputs_at(buffers, arranged))
         value = loss.value(outputs)
         grads = _gradients(value, list(tracked.values()))
-    return Gradient(dict(zip(tracked, grads, strict=True)), after, value.detach().sum())
+    said = Outputs(outputs.logits.detach(), outputs.features.detach(), outputs.at)
+    return Gradient(dict(zip(tracked, grads, strict=True)), after, value.detach().sum(), said)
 
 
 def _chain_gradient(chain: Chain, params: Params, x: Tensor, loss: Loss) -> Gradient:
     entered = chain.forward(params, x)
     value, logits, features = output_gradients(chain, entered, loss)
     backward = chain.backward if loss.groups is None else chain.backward_each
-    return Gradient(backward(params, entered, logits, features), {}, value)
+    return Gradient(backward(params, entered, logits, features), {}, value, chain.outputs(entered))
 
 
 def output_gradients(chain: Chain, entered: list[Tensor], loss: Loss) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -80,10 +86,10 @@ def output_gradients(chain: Chain, entered: list[Tensor], loss: Loss) -> tuple[T
     if loss.by_logits is not None:
         value, logits = loss.by_logits(outputs)
         return value.sum(), logits, None
-    tracked = Outputs(*(tensor.detach().requires_grad_() for tensor in outputs))
+    logits, features = (t.detach().requires_grad_() for t in (outputs.logits, outputs.features))
     with torch.enable_grad():
-        value = loss.value(tracked)
-        logits, features = _gradients(value, list(tracked))
+        value = loss.value(Outputs(logits, features, outputs.at))
+        logits, features = _gradients(value, [logits, features])
     return value.detach().sum(), logits, features
 
 

@@ -63,8 +63,9 @@ def step(
         loss = loss_of(method, batch, progress.slots, members)
         return differentiate(model, params, progress.buffers, batch.x, loss)
 
-    seen = Step(progress.params, stats, gradient_at, partial(gradient_at, progress.params))
+    seen = Step(progress.params, stats, gradient_at, partial(gradient_at, progress.params), batch)
     gradient = _source(method, slots, seen)
+    seen = seen._replace(outputs=gradient.outputs)
     direction = gradient.grads
     for part in method.parts:
         if part.adjust is not None:

@@ -10,7 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from counterpoise.core.messages import Replies, Task
+from counterpoise.core.rng import generator
 from counterpoise.core.tree import Params, Tree
+
+ZERO, ONE = torch.zeros(()), torch.ones(())
 
 
 class Batch(NamedTuple):
@@ -19,6 +22,11 @@ class Batch(NamedTuple):
     x: Tensor  # [B, ...]
     y: Tensor  # [B]
     mask: Tensor  # [B] 1 for a real sample, 0 for padding
+    passed: Tensor = ZERO  # [] share of the round's local steps that are done
+
+
+def _without_batch(params: Params) -> Outputs:
+    raise RuntimeError("these outputs come without the batch they are of")
 
 
 class Outputs(NamedTuple):
@@ -26,6 +34,9 @@ class Outputs(NamedTuple):
 
     logits: Tensor  # [B, C]
     features: Tensor  # [B, F] input of the last layer; empty where the model has no `features`
+    at: Callable[[Params], Outputs] = (
+        _without_batch  # the same batch under other parameters, without gradients
+    )
 
 
 class Stats(NamedTuple):
@@ -37,6 +48,8 @@ class Stats(NamedTuple):
     momentum: Tensor  # [] local momentum
     knobs: Tree  # settings of this task, by name
     owned: Tensor  # [C] samples of each class before any part prepared them
+    epochs: Tensor = ONE  # [] local epochs of this round
+    batch_size: Tensor = ONE  # []
 
 
 class Gradient(NamedTuple):
@@ -45,6 +58,7 @@ class Gradient(NamedTuple):
     grads: Params
     buffers: Params
     loss: Tensor  # []
+    outputs: Outputs | None = None  # what the model said of the batch on the way
 
 
 class Step(NamedTuple):
@@ -56,6 +70,8 @@ class Step(NamedTuple):
     group_gradients: Callable[
         [Tensor], Gradient
     ]  # members [H, C] -> grads [H, ...] of each group's share of the batch's loss, from one forward pass
+    batch: Batch
+    outputs: Outputs | None = None  # of this step's gradient; None for the gradient source, which makes them
 
 
 class ClientData(NamedTuple):
@@ -65,6 +81,20 @@ class ClientData(NamedTuple):
     labels: Tensor  # [n]
     chances: Tensor | None = None  # [n] draw with replacement by these; None: each sample once per epoch
     strata: Tensor | None = None  # [n] every batch holds equally many samples of each of these groups
+    held_out: Tensor | None = None  # [h] rows that the client keeps for validation
+    rate: float = 1.0  # factor on the client's learning rate of this round, which all parts then see
+
+
+class Visit(NamedTuple):
+    """What a part may use when it prepares a client's data for a round; all of it on the CPU."""
+
+    shared: Tree  # what the part's server half sends
+    memory: Tree  # what the part keeps on this client
+    knobs: Mapping[str, float]  # settings of this task
+    stream: torch.Generator
+    look: Callable[
+        [Tensor], Outputs
+    ]  # rows [n] -> the received model's outputs on them, in evaluation mode and not augmented
 
 
 class Census(NamedTuple):
@@ -85,14 +115,29 @@ Measure: TypeAlias = Callable[
 ]  # params, buffers, what is summed over a batch -> these sums over all samples
 
 
+NOTHING: Tree = {}
+
+
 class Exchange(NamedTuple):
     """What a server rule may use after a round."""
 
     params: Params  # as they were sent out
     replies: Replies
-    weights: Tensor  # [K] float64
+    weights: Tensor  # [K] float64, as far as they are decided
     clients: int  # N, all clients of the federation
     measure: Measure | None = None  # on the server's own samples, where it has any
+    round: int = 0
+    seed: int = 0  # of the run
+    part: str = ""  # who looks
+    upload: Tree = NOTHING  # [K, ...] what the client half of this part sent
+
+    def stream(self) -> torch.Generator:
+        """The random stream of this part in this round, the same whenever it is asked for."""
+        return generator(self.seed, f"server {self.part}", self.round)
+
+    def seen_by(self, part: str) -> Exchange:
+        """The exchange as a part looks at it, its own upload at hand."""
+        return self._replace(part=part, upload=self.replies.upload.get(part, {}))
 
 
 Judge: TypeAlias = Callable[
@@ -117,15 +162,18 @@ class Chart(NamedTuple):
 class Part:
     """Hooks of one idea; a part states only what it changes. The slot, memory and upload of a part are its own."""
 
-    name: str
+    name: str = ""  # that of its factory, if the decorator `part` registered it
 
     # once
     adapt: Callable[[nn.Module], nn.Module] | None = None  # change the model before its parameters are drawn
     survey: Callable[[ClientData, int], Tree] | None = (
         None  # data, classes -> what the server gets before round 0
     )
+    tally: Callable[[ClientData, int], Tree] | None = (
+        None  # data, classes -> whole numbers, of which the server gets only the sum over all clients
+    )
     init: Callable[[Params, Census, Tree], Tree] | None = (
-        None  # params, census, surveys [N, ...] -> server slot
+        None  # params, census, surveys [N, ...] or the sum of tallies -> server slot
     )
     enroll: Callable[[Params, int], Tree] | None = None  # params, classes -> a client's first memory
 
@@ -139,10 +187,9 @@ class Part:
     )
 
     # client, one by one
-    prepare: (
-        Callable[[ClientData, Tree, Tree, Mapping[str, float], torch.Generator], tuple[ClientData, Tree]]
-        | None
-    ) = None  # data, shared, memory, knobs, stream -> data, memory
+    prepare: Callable[[ClientData, Visit], tuple[ClientData, Tree]] | None = (
+        None  # data, visit -> data, memory; without `enroll` the memory may have any shape, and no other hook sees it
+    )
 
     # client, stacked: no Python branch on a tensor, no .item(), no in-place operation, no randomness
     start: Callable[[Params, Tree, Tree, Stats], Tree] | None = (
@@ -166,11 +213,19 @@ class Part:
     choose: Callable[[Tree, Replies, Judge], tuple[Tensor, Tree]] | None = (
         None  # server slot, replies, judge -> rows [K] of the replies to use, slot; at most one part
     )
-    weigh: Callable[[Tensor, Tree, Replies], Tensor] | None = (
-        None  # weights [K], slot, replies -> weights; at most one part
+    weigh: Callable[[Tensor, Tree, Exchange], Tensor] | None = (
+        None  # weights [K], slot, exchange -> weights; a chain in listed order
+    )
+    treat: Callable[[Params, Tree, Exchange], Params] | None = (
+        None  # deltas [K, ...], slot, exchange -> deltas, before they are averaged; a chain in listed order
     )
     update: Callable[[Params, Tree, Exchange], tuple[Params, Tree]] | None = (
         None  # delta, slot, exchange; a chain
+    )
+
+    # the model that is scored and saved, where it is not the one that is trained
+    present: Callable[[Params, Params, Tree], tuple[Params, Params]] | None = (
+        None  # params, buffers, server slot -> params, buffers; a chain in listed order
     )
 
     charts: tuple[Chart, ...] = ()  # what the report shows of the server slot
@@ -180,6 +235,11 @@ class Part:
         """Names of the hooks this part fills."""
         hooks = (f.name for f in fields(self) if f.name not in ("name", "charts", "server_samples"))
         return [name for name in hooks if getattr(self, name) is not None]
+
+
+def whole_slot(slot: Tree, round: int) -> Tree:
+    """A `send` that shares all that the part keeps on the server."""
+    return slot
 
 
 def call(hook: Callable[..., Any] | None, default: Any, *given: Any) -> Any:

@@ -125,6 +125,15 @@ def finite_rows(stacked: Tree, count: int) -> Tensor:
     return torch.isfinite(row_norms(stacked, count))
 
 
+def scale_rows(stacked: Tree, factors: Tensor) -> Tree:
+    """Rows times their factors [K]; a factor of 1 leaves every bit as it was."""
+
+    def scaled(leaf: Tensor) -> Tensor:
+        return leaf * factors.to(leaf.device, leaf.dtype).view(-1, *[1] * (leaf.dim() - 1))
+
+    return tmap(scaled, stacked)
+
+
 def row_norms(stacked: Tree, count: int) -> Tensor:
     """[count] norm of each row taken as one vector, in float64; finite where all its numbers are."""
     squares = [_row_norm(_by_row(leaf)).square() for leaf in leaves(stacked)]

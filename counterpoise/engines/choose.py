@@ -158,10 +158,11 @@ def _stacking_obstacle(work: Workplace) -> str | None:
     progress = Progress(
         two(work.model.params()), two(work.model.buffers()), {}, torch.zeros_like(inputs.flatten(1)[:, 0])
     )
-    stats = Stats(labels, progress.loss, progress.loss, progress.loss, {}, labels)
+    zero = progress.loss
+    stats = Stats(labels, zero, zero, zero, {}, labels, zero, zero)
     try:
         vmap(partial(step, Method(), work.model))(
-            progress, Batch(inputs, labels, torch.ones_like(labels)), stats
+            progress, Batch(inputs, labels, torch.ones_like(labels), progress.loss), stats
         )
     except (RuntimeError, ValueError) as error:
         return str(error).splitlines()[0]

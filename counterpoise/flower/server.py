@@ -71,7 +71,8 @@ class FlowerEngine:
         sha256, spec = messages.broadcast_digest(broadcast), self._spec(tasks[0], broadcast)
         asks, nodes, names = self._asks(tasks, broadcast), self.roster.online(), self.roster.names
         there = {name: ask for name, ask in asks.items() if name in nodes}
-        contents = dict(zip(there, messages.write_train(list(there.values()), sha256), strict=True))
+        written = messages.write_train(list(there.values()), sha256, self.work.model.frozen_sha256)
+        contents = dict(zip(there, written, strict=True))
         if self.status is not None:
             self.status.begin_round(
                 broadcast.round, {name: payload_bytes(content) for name, content in contents.items()}
@@ -116,7 +117,7 @@ class FlowerEngine:
             [name for name in names if name in nodes],
             digest({"params": models, "buffers": buffers}),
         )
-        contents = messages.write_measure(there, models, buffers, wanted)
+        contents = messages.write_measure(there, models, buffers, wanted, self.work.model.frozen_sha256)
         replies = self._exchange(messages.MEASURE, "measure", dict(zip(there, contents, strict=True)), nodes)
 
         def read(name: str, content: RecordDict) -> Tree:
@@ -128,14 +129,26 @@ class FlowerEngine:
 
     def survey(self, clients: Sequence[int]) -> dict[str, Tree]:
         """The surveys in the clients' hellos."""
-        spec, surveys = survey_spec(self.work), []
+        return self._said(clients, [part.name for part in self.work.method.parts if part.survey is not None])
+
+    def tally(self, clients: Sequence[int]) -> dict[str, Tree]:
+        """The sums of the tallies in the clients' hellos."""
+        tallied = [part.name for part in self.work.method.parts if part.tally is not None]
+        return {
+            part: tmap(lambda leaf: leaf.sum(0), tree) for part, tree in self._said(clients, tallied).items()
+        }
+
+    def _said(self, clients: Sequence[int], parts: Sequence[str]) -> dict[str, Tree]:
+        """Part name -> [N, ...] what each client said of it before round 0, checked."""
+        spec, said = survey_spec(self.work), []
         for name in (self.roster.names[client] for client in clients):
             try:
-                surveys.append(self.roster.hellos[name].surveys)
-                check_spec(surveys[-1], spec)
+                said.append(self.roster.hellos[name].surveys)
+                check_spec(said[-1], spec)
             except (Refused, KeyError) as refusal:
                 raise RunError(f"client {name} gave no usable answer before round 0: {refusal}") from None
-        return {part: tmap(self._placed, tree) for part, tree in stack(surveys).items()} if surveys else {}
+        found = stack(said) if said else {}
+        return {part: tmap(self._placed, found[part]) for part in parts if part in found}
 
     def close(self) -> None:
         """Nodes keep running."""

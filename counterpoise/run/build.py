@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,11 +23,12 @@ from counterpoise.engines.workplace import Engine, Workplace, check_replies_fit
 from counterpoise.errors import ConfigError, short
 from counterpoise.metrics import shots_by_rule
 from counterpoise.metrics.scoring import Scoring
-from counterpoise.models.init import initialise
+from counterpoise.models.heads import Head
 from counterpoise.models.model import MODELS, build_model
 from counterpoise.parts.optimizer import with_local
 from counterpoise.registry.schema import Count, Seed
 from counterpoise.registry.settings import check_arguments, settings_of
+from counterpoise.run.first_model import adapt_model, start_from
 from counterpoise.run.simulation import Simulation
 from counterpoise.server.cohort import Cohort
 from counterpoise.system.capacity import check_fits
@@ -49,17 +50,24 @@ def build_simulation(
     augment: Augmentation | None = None,
     scoring: Scoring | None = None,
     draw_parameters: bool = False,
+    weights: str | Path | None = None,
+    freeze: tuple[str, ...] = (),
+    head: Head | None = None,
     connect: Connect = build_engine,
 ) -> Simulation:
     """Put the pieces together, checking that they fit; `connect` makes the engine, by default one in this process.
 
     A model given by name starts from parameters drawn for the seed; a module starts as it is, unless `draw_parameters`.
+    `weights`, `freeze` and `head` are those of [model] in a config; frozen parameters of a module stay frozen.
     Settings may be a dict, as in a config; an engine may be its name and a cohort its size.
     """
     _check_pieces(federation, model)
     count = len(federation.classes)
     check_fits(TABLES * count**2, f"{count:,} classes: the table of true and predicted classes")
     rounds, seed = check_arguments("simulate", build_simulation, rounds=rounds, seed=seed)
+    weights, freeze, head = check_arguments(
+        "simulate", build_simulation, weights=weights, freeze=freeze, head=head
+    )
     if not int(federation.samples().sum()):
         raise ConfigError("no client has any sample to train on")
     settings = settings_of(EngineSettings, engine, "name")
@@ -75,8 +83,9 @@ def build_simulation(
         shape, classes = federation.input_shape, len(federation.classes)
         model = build_model(model, MODELS.build(model), shape, classes)
         draw_parameters = True
-    module = adapt_model(composed, model, generator(seed, "init"), draw_parameters)
-    module = module.to(federation.train.x.device, dtype)
+    place = federation.train.x.device, dtype
+    module = adapt_model(composed, model, generator(seed, "init"), draw_parameters, head, freeze, place)
+    start_from(module, weights)
     functional = FunctionalModel(module, half=settings.precision == "bf16")
     local = local.resolve_batching(functional.has_batch_norm)
     _check_precision(functional, settings, federation)
@@ -93,21 +102,6 @@ def build_simulation(
     if not scoring.clients and not len(federation.test.y):
         raise ConfigError("there is no test set to score on; without one, evaluate.clients must be true")
     return Simulation(composed, work, connect(resolved, work), resolved, cohort, rounds, seed, scoring)
-
-
-def adapt_model(
-    method: Method, module: nn.Module, stream: torch.Generator, draw_parameters: bool
-) -> nn.Module:
-    """A copy of the module, adapted by the method; layers that the method adds are always initialised."""
-    module = deepcopy(module)
-    known = set(module.modules())
-    adapted = method.adapt(module)
-    if draw_parameters:
-        initialise(adapted, stream)
-    else:
-        for layer in [layer for layer in adapted.modules() if layer not in known]:
-            initialise(layer, stream)
-    return adapted
 
 
 def _check_pieces(federation: Any, model: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
@@ -9,9 +10,9 @@ from torch import Tensor
 
 from counterpoise.core.messages import Replies
 from counterpoise.core.method import Method
-from counterpoise.core.part import call
+from counterpoise.core.part import Exchange
 from counterpoise.core.protocol import Rejection
-from counterpoise.core.tree import Params, Tree, finite_rows, norm, row_norms, take, tmap
+from counterpoise.core.tree import Params, Tree, finite_rows, norm, row_norms, scale_rows, take
 
 MAX_GROWTH = 1000.0  # an update this many times the model's own norm is an explosion, not training
 NOT_FINITE, EXPLODED = DIVERGED = (
@@ -61,28 +62,31 @@ def limit_influence(replies: Replies, most: float | None) -> tuple[Replies, tupl
     if not 0 < bound < float(size.max()):
         return replies, ()
     long = torch.nonzero(size > bound).flatten().tolist()
-    delta = tmap(lambda leaf: _scaled(leaf, (bound / size).clamp(max=1.0)), replies.delta)
+    delta = scale_rows(replies.delta, (bound / size).clamp(max=1.0))
     clipped = tuple(Clipping(int(replies.client[k]), float(size[k]), bound) for k in long)
     return replies._replace(delta=delta), clipped
 
 
-def _scaled(leaf: Tensor, factors: Tensor) -> Tensor:
-    """Rows times their factors; a factor of 1 changes no bit."""
-    return leaf * factors.to(leaf.device, leaf.dtype).view(-1, *[1] * (leaf.dim() - 1))
+def weigh_replies(method: Method, exchange: Exchange, slots: Mapping[str, Tree]) -> Exchange:
+    """The exchange with float64 weights [K]: by samples or uniform, then through the chain of parts that weigh."""
+    samples = exchange.replies.samples.double()
+    base = samples if method.weighting == "samples" else torch.ones_like(samples)
+    exchange = exchange._replace(weights=base / base.sum())
+    for part in method.parts:
+        if part.weigh is not None:
+            seen = exchange.seen_by(part.name)
+            exchange = exchange._replace(weights=part.weigh(seen.weights, slots.get(part.name, {}), seen))
+    return exchange
 
 
-def weigh_replies(method: Method, replies: Replies, slots: dict[str, Tree]) -> Tensor:
-    """[K] float64 weights: by samples or uniform, then by the part that owns them."""
-    base = (
-        replies.samples.double()
-        if method.weighting == "samples"
-        else torch.ones(len(replies.client), dtype=torch.float64)
-    )
-    weights = base / base.sum()
-    owner = method.owner("weigh")
-    return (
-        weights if owner is None else call(owner.weigh, weights, weights, slots.get(owner.name, {}), replies)
-    )
+def treat_replies(method: Method, exchange: Exchange, slots: Mapping[str, Tree]) -> Exchange:
+    """The exchange with every update passed through the chain of parts that treat; later rules see only these."""
+    for part in method.parts:
+        if part.treat is not None:
+            seen = exchange.seen_by(part.name)
+            delta = part.treat(seen.replies.delta, slots.get(part.name, {}), seen)
+            exchange = exchange._replace(replies=exchange.replies._replace(delta=delta))
+    return exchange
 
 
 def select(replies: Replies, rows: Tensor) -> Replies:

@@ -16,6 +16,7 @@ from counterpoise.server.replies import (
     check_replies,
     limit_influence,
     select,
+    treat_replies,
     weigh_replies,
 )
 from counterpoise.server.search import Score, Traffic, choose_replies
@@ -50,6 +51,7 @@ class Server:
     score: Score | None = None
     measure: Measure | None = None
     max_influence: float | None = None
+    seed: int = 0
 
 
 class Outcome(NamedTuple):
@@ -89,9 +91,10 @@ class Outcome(NamedTuple):
 
 def open_server(method: Method, params: Params, buffers: Params, census: Census, ask: Ask) -> ServerState:
     """Survey the clients where a part needs it, and let each part set up its server slot."""
-    surveys = ask.survey(range(census.clients))
+    everyone = range(census.clients)
+    known = ask.survey(everyone) | ask.tally(everyone)
     slots = {
-        part.name: part.init(params, census, surveys.get(part.name, {}))
+        part.name: part.init(params, census, known.get(part.name, {}))
         for part in method.parts
         if part.init is not None
     }
@@ -116,7 +119,7 @@ def announce(method: Method, state: ServerState, lr: float) -> Broadcast:
 def conclude(
     server: Server, state: ServerState, replies: Replies | None, outcome: Outcome
 ) -> tuple[ServerState, Outcome]:
-    """The state after the replies of a round: checked, selected, committed, weighed, averaged."""
+    """The state after the replies of a round: checked, selected, committed, weighed, treated, averaged."""
     method, after = server.method, replace(state, round=state.round + 1)
     if replies is None:
         return after, outcome
@@ -130,15 +133,16 @@ def conclude(
     server.ask.commit(state.round, sorted(set(replies.client.tolist())) if usable else [])
     if not usable:
         return after, outcome._replace(rejected=rejected)
+    known = server.clients, server.measure, state.round, server.seed
+    exchange = Exchange(state.params, replies, replies.samples, *known)
     if searched is not None:
-        replies, slots, sent = choose_replies(
-            method, searched, state.params, state.slots, replies, server.score
-        )
+        replies, slots, sent = choose_replies(method, searched, exchange, state.slots, server.score)
         state, outcome = replace(state, slots=slots), outcome.with_traffic(sent)
-    weights = weigh_replies(method, replies, state.slots)
-    exchange = Exchange(state.params, replies, weights, server.clients, server.measure)
+        exchange = exchange._replace(replies=replies)
+    exchange = weigh_replies(method, exchange, state.slots)
+    exchange = treat_replies(method, exchange, state.slots)
     delta, slots = update_model(method, state, exchange)
-    buffers = average_buffers(weights, replies.buffers)
+    buffers = average_buffers(exchange.weights, replies.buffers)
     after = replace(after, params=add(state.params, delta), buffers=buffers, slots=slots)
     loss = float(replies.loss.double().mean())
     return after, outcome._replace(rejected=rejected, clipped=clipped, loss=loss)
@@ -149,9 +153,19 @@ def update_model(method: Method, state: ServerState, exchange: Exchange) -> tupl
     delta, slots = mix(exchange.weights, exchange.replies.delta), dict(state.slots)
     for part in method.parts:
         if part.update is not None:
-            delta, kept = part.update(delta, slots.get(part.name, {}), exchange)
+            seen = exchange.seen_by(part.name)
+            delta, kept = part.update(delta, slots.get(part.name, {}), seen)
             slots.update({part.name: kept} if kept else {})
     return delta, slots
+
+
+def present(method: Method, state: ServerState) -> tuple[Params, Params]:
+    """The parameters and buffers that are scored and saved."""
+    params, buffers = state.params, state.buffers
+    for part in method.parts:
+        if part.present is not None:
+            params, buffers = part.present(params, buffers, state.slots.get(part.name, {}))
+    return params, buffers
 
 
 def diagnose(method: Method, state: ServerState) -> dict[str, dict[str, Any]]:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from counterpoise.core.messages import Replies, Task, average_buffers
 from counterpoise.core.method import Method
-from counterpoise.core.part import Judge, Part, call
+from counterpoise.core.part import Exchange, Judge, Part, call
 from counterpoise.core.tree import Params, Tree, bytes_of, stack, take, tmap
 from counterpoise.errors import ConfigError
 from counterpoise.server.replies import select, weigh_replies
@@ -47,23 +47,18 @@ def propose_tasks(method: Method, slots: Slots, round: int, cohort: Sequence[int
 
 
 def choose_replies(
-    method: Method, owner: Part, params: Params, slots: Slots, replies: Replies, score: Score | None
+    method: Method, owner: Part, exchange: Exchange, slots: Slots, score: Score | None
 ) -> tuple[Replies, Slots, Traffic]:
     """The replies that a search chooses, the slots with what it learned, and the traffic of scoring."""
     spent: list[Traffic] = []
-    judge = judge_of(method, params, slots, replies, score, spent)
-    rows, slot = call(owner.choose, None, slots.get(owner.name, {}), replies, judge)
+    judge = judge_of(method, exchange, slots, score, spent)
+    rows, slot = call(owner.choose, None, slots.get(owner.name, {}), exchange.replies, judge)
     sent = Traffic(sum(one.down for one in spent), sum(one.up for one in spent))
-    return select(replies, rows), {**slots, owner.name: slot}, sent
+    return select(exchange.replies, rows), {**slots, owner.name: slot}, sent
 
 
 def judge_of(
-    method: Method,
-    params: Params,
-    slots: Slots,
-    replies: Replies,
-    score: Score | None,
-    spent: list[Traffic],
+    method: Method, exchange: Exchange, slots: Slots, score: Score | None, spent: list[Traffic]
 ) -> Judge:
     """Scores of the models that selections of the replies average to, before any further rule of the server.
 
@@ -73,21 +68,21 @@ def judge_of(
         raise ConfigError(f"{method.name} needs validation samples to score its models on; none were given")
 
     def judge(selections: Tensor) -> Tensor:
-        pieces = torch.split(selections, max(1, JUDGED_BYTES // max(bytes_of(params), 1)))
-        scores = [score(*mixtures(method, params, slots, replies, piece)) for piece in pieces]
+        pieces = torch.split(selections, max(1, JUDGED_BYTES // max(bytes_of(exchange.params), 1)))
+        scores = [score(*mixtures(method, exchange, slots, piece)) for piece in pieces]
         spent.extend(one.traffic for one in scores)
         return torch.cat([one.values for one in scores])
 
     return judge
 
 
-def mixtures(
-    method: Method, params: Params, slots: Slots, replies: Replies, selections: Tensor
-) -> tuple[Params, Params]:
+def mixtures(method: Method, exchange: Exchange, slots: Slots, selections: Tensor) -> tuple[Params, Params]:
     """The models [M, ...] and buffers that selections [M, K] of the replies average to, formed by one product."""
+    replies = exchange.replies
     # Only a `weigh` hook reads more than sample counts, and copies of every update would fill the memory.
     seen = replies if method.owner("weigh") else replies._replace(delta={}, buffers={}, upload={})
-    weights = [weigh_replies(method, select(seen, rows), slots) for rows in selections]
+    chosen = (exchange._replace(replies=select(seen, rows)) for rows in selections)
+    weights = [weigh_replies(method, one, slots).weights for one in chosen]
     shares = torch.zeros(len(selections), len(replies.client), dtype=torch.float64)
     shares.scatter_(1, selections, torch.stack(weights))
 
@@ -98,4 +93,4 @@ def mixtures(
     buffers = [
         average_buffers(w, take(replies.buffers, rows)) for w, rows in zip(weights, selections, strict=True)
     ]
-    return tmap(mixed, params, replies.delta), stack(buffers)
+    return tmap(mixed, exchange.params, replies.delta), stack(buffers)

@@ -50,6 +50,7 @@ def _batches(steps: int) -> list[Batch]:
             torch.randn(CLIENTS, B, *IMAGE, generator=generator(0, "half", k)) + labels.view(CLIENTS, B, 1, 1, 1),
             labels,
             torch.ones(CLIENTS, B),
+            torch.zeros(CLIENTS),
         )
         for k in range(steps)
     ]  # fmt: skip

@@ -137,7 +137,7 @@ def _step_with(grads: Params) -> Step:
     def none(params: Params) -> Gradient:
         raise AssertionError("the plain gradient is not asked for")
 
-    return Step({}, None, none, lambda members: Gradient(grads, {}, torch.ones(())))  # type: ignore[arg-type]
+    return Step({}, None, none, lambda members: Gradient(grads, {}, torch.ones(())), None)  # type: ignore[arg-type]
 
 
 def _directions(beta: float, *gradients: list[list[float]]) -> list[list[float]]:

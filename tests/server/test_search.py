@@ -14,7 +14,7 @@ from torch import Tensor
 from counterpoise.core.local import Local
 from counterpoise.core.messages import Replies, Task, average_buffers
 from counterpoise.core.method import Method, build_method, compose
-from counterpoise.core.part import Census, Judge, Part
+from counterpoise.core.part import Census, Exchange, Judge, Part
 from counterpoise.core.rng import generator
 from counterpoise.core.tree import Params, Tree, bytes_of, take, tmap
 from counterpoise.data.dataset import Samples
@@ -75,8 +75,12 @@ def test_a_round_equals_a_plain_one_with_the_chosen_replies_bit_for_bit(more: tu
         assert distance(found.slots[part], expected.slots[part]) == 0
 
 
-def _uneven(weights: Tensor, slot: Tree, replies: Replies) -> Tensor:
-    size = next(iter(replies.delta.values())).flatten(1).norm(dim=1).double()
+def _exchange(params: Params, replies: Replies) -> Exchange:
+    return Exchange(params, replies, replies.samples, 6)
+
+
+def _uneven(weights: Tensor, slot: Tree, exchange: Exchange) -> Tensor:
+    size = next(iter(exchange.replies.delta.values())).flatten(1).norm(dim=1).double()
     shares: Tensor = size / size.sum()
     return shares
 
@@ -88,10 +92,10 @@ def test_a_mixture_equals_aggregating_the_chosen_models_and_their_buffers(weighi
     sim = simulate(method, model=small_model("mlp", hidden=[6], norm="batch"), local=local)
     state, replies = sim.open(), _replies(sim)
     selections = 3 * torch.arange(6) + torch.randint(3, (20, 6), generator=generator(0, "selections"))
-    models, buffers = search.mixtures(method, state.params, state.slots, replies, selections)
+    models, buffers = search.mixtures(method, _exchange(state.params, replies), state.slots, selections)
     for m, rows in enumerate(selections):
         chosen = select(replies, rows)
-        weights = weigh_replies(method, chosen, state.slots)
+        weights = weigh_replies(method, _exchange(state.params, chosen), state.slots).weights
         expected = tmap(
             lambda x, d, w=weights: x + sum(share * row for share, row in zip(w, d, strict=True)),
             state.params,
@@ -105,7 +109,7 @@ def _scores_by_hand(sim: Simulation, selections: Tensor, held: Samples | None) -
     """Balanced accuracy of each mixture, as a module by itself."""
     assert held is not None
     state, replies = sim.open(), _replies(sim)
-    models, _ = search.mixtures(sim.method, state.params, state.slots, replies, selections)
+    models, _ = search.mixtures(sim.method, _exchange(state.params, replies), state.slots, selections)
     scores = []
     for row in range(len(selections)):
         right = sim.work.model.load(take(models, row), {})(held.x).argmax(-1) == held.y
