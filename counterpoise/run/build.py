@@ -62,21 +62,16 @@ def build_simulation(
     Settings may be a dict, as in a config; an engine may be its name and a cohort its size.
     """
     _check_pieces(federation, model)
-    count = len(federation.classes)
-    check_fits(TABLES * count**2, f"{count:,} classes: the table of true and predicted classes")
     rounds, seed = check_arguments("simulate", build_simulation, rounds=rounds, seed=seed)
     weights, freeze, head = check_arguments(
         "simulate", build_simulation, weights=weights, freeze=freeze, head=head
     )
-    if not int(federation.samples().sum()):
-        raise ConfigError("no client has any sample to train on")
     settings = settings_of(EngineSettings, engine, "name")
     dtype: torch.dtype = getattr(torch, settings.dtype)
     local = settings_of(Local, local)
     _check_sizes(local, rounds, dtype)
     cohort = settings_of(Cohort, cohort, "size")
-    if (cohort.size or 0) > (clients := len(federation.clients)):
-        raise ConfigError(f"cohort.size must be at most {clients}, the number of clients, not {cohort.size}")
+    _check_cohort_size(cohort, federation)
     federation = federation.to(choose_device(settings.device), dtype)
     composed = with_local(method if isinstance(method, Method) else build_method(method), local)
     if isinstance(model, str):
@@ -95,12 +90,7 @@ def build_simulation(
     _check_cohort(work, cohort)
     resolved = resolve_engine(settings, work, cohort.size or len(federation.clients), rounds)
     scoring = scoring or Scoring(shots_by_rule(federation.counts().sum(0).tolist()), federation.classes)
-    if scoring.clients and not federation.holders():
-        raise ConfigError(
-            "evaluate.clients needs samples that clients hold out: partition.validation must be above 0"
-        )
-    if not scoring.clients and not len(federation.test.y):
-        raise ConfigError("there is no test set to score on; without one, evaluate.clients must be true")
+    _check_scoring(scoring, federation)
     return Simulation(composed, work, connect(resolved, work), resolved, cohort, rounds, seed, scoring)
 
 
@@ -112,6 +102,25 @@ def _check_pieces(federation: Any, model: Any) -> None:
     if not isinstance(model, str | nn.Module):
         raise ConfigError(f"simulate: model must be the name of a model or an nn.Module, not {short(model)}")
     federation.check_samples()
+    count = len(federation.classes)
+    check_fits(TABLES * count**2, f"{count:,} classes: the table of true and predicted classes")
+    if not int(federation.samples().sum()):
+        raise ConfigError("no client has any sample to train on")
+
+
+def _check_cohort_size(cohort: Cohort, federation: Federation) -> None:
+    clients = len(federation.clients)
+    if (cohort.size or 0) > clients:
+        raise ConfigError(f"cohort.size must be at most {clients}, the number of clients, not {cohort.size}")
+
+
+def _check_scoring(scoring: Scoring, federation: Federation) -> None:
+    if scoring.clients and not federation.holders():
+        raise ConfigError(
+            "evaluate.clients needs samples that clients hold out: partition.validation must be above 0"
+        )
+    if not scoring.clients and not len(federation.test.y):
+        raise ConfigError("there is no test set to score on; without one, evaluate.clients must be true")
 
 
 def _check_cohort(work: Workplace, cohort: Cohort) -> None:
