@@ -82,7 +82,7 @@ def mixtures(method: Method, exchange: Exchange, slots: Slots, selections: Tenso
     # Only a `weigh` hook reads more than sample counts, and copies of every update would fill the memory.
     seen = replies if method.owner("weigh") else replies._replace(delta={}, buffers={}, upload={})
     chosen = (exchange._replace(replies=select(seen, rows)) for rows in selections)
-    weights = [weigh_replies(method, one, slots).weights for one in chosen]
+    weights = [weigh_replies(method, one, slots)[0].weights for one in chosen]
     shares = torch.zeros(len(selections), len(replies.client), dtype=torch.float64)
     shares.scatter_(1, selections, torch.stack(weights))
 
