@@ -225,3 +225,12 @@ def test_client_memory_is_refused(name: str, search: str) -> None:
 def test_two_searches_are_refused() -> None:
     with pytest.raises(ConfigError, match="only one part may"):
         compose(_method(), replace(_picker(), name="second"))
+
+
+@pytest.mark.parametrize(
+    "proposed", [[Task(0)], [Task(0), Task(1), Task(1)], [Task(0), Task(1), Task(2)], []], ids=len
+)
+def test_tasks_that_are_uneven_or_of_other_clients_are_refused(proposed: list[Task]) -> None:
+    method = compose(build_method("fedavg"), Part("asker", propose=lambda slot, round, cohort: proposed))
+    with pytest.raises(ConfigError, match="asker must propose equally many tasks for each of the 2 clients"):
+        search.propose_tasks(method, {}, 0, [0, 1])
