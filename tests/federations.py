@@ -13,7 +13,7 @@ from counterpoise.core.codec import digest
 from counterpoise.core.local import Local
 from counterpoise.core.messages import Broadcast, Replies, Task
 from counterpoise.core.method import METHODS, PARTS, Method, MethodSpec, build_method
-from counterpoise.core.part import Outputs, Visit
+from counterpoise.core.part import Measurement, Outputs, Pair, Visit
 from counterpoise.core.rng import generator
 from counterpoise.core.tree import Tree, flatten
 from counterpoise.data.dataset import Samples, no_scaling
@@ -202,6 +202,9 @@ class Altered:
 
     def tally(self, clients: Sequence[int]) -> dict[str, Tree]:
         return self.engine.tally(clients)
+
+    def measure(self, pairs: Sequence[Pair], models: Tree, buffers: Tree, measurement: Measurement) -> Tree:
+        return self.engine.measure(pairs, models, buffers, measurement)
 
     @property
     def memory(self) -> MutableMapping[int, dict[str, Tree]]:

@@ -84,6 +84,7 @@ class ClientData(NamedTuple):
     chances: Tensor | None = None  # [n] draw with replacement by these; None: each sample once per epoch
     strata: Tensor | None = None  # [n] every batch holds equally many samples of each of these groups
     held_out: Tensor | None = None  # [h] rows that the client keeps for validation
+    held_out_labels: Tensor | None = None  # [h]
     rate: float = 1.0  # factor on the client's learning rate of this round, which all parts then see
 
 
