@@ -68,12 +68,17 @@ class Step(NamedTuple):
 
     params: Params
     stats: Stats
-    gradient_at: Callable[..., Gradient]  # params, buffers=these -> the same batch's gradient there
+    gradient_at: Callable[
+        ..., Gradient
+    ]  # params, buffers=these, objective=None -> the same batch's gradient there
     group_gradients: Callable[
         [Tensor], Gradient
     ]  # members [H, C] -> grads [H, ...] of each group's share of the batch's loss, from one forward pass
     batch: Batch
     outputs: Outputs | None = None  # of this step's gradient; None for the gradient source, which makes them
+
+
+Objective: TypeAlias = Callable[[Outputs, Batch], Tensor]  # -> [] what is differentiated instead of the loss
 
 
 class ClientData(NamedTuple):
