@@ -74,7 +74,9 @@ def measure_layers(view: View, layers: Mapping[str, nn.Module]) -> dict[str, flo
         for batch in view.batches():
             view.outputs(batch.x)
             for name, values in given.items():
-                sums[name] = sums.get(name, 0) + torch.stack([values.nansum(), (~values.isnan()).sum()])
+                sums[name] = sums.get(name, 0) + torch.stack(
+                    [values.nansum(), (~values.isnan()).double().sum()]
+                )
             given.clear()
     pairs = {name: pair.tolist() for name, pair in sums.items()}
     return {name: total / count if count else None for name, (total, count) in pairs.items()}
