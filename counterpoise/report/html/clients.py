@@ -8,12 +8,14 @@ from typing import Any
 from counterpoise.core.method import PARTS, build_method
 from counterpoise.core.part import Part
 from counterpoise.report.html.markup import Html, Show, bytes_, element, join, percent, table
-from counterpoise.report.html.study import Study
+from counterpoise.report.html.study import Study, mean_and_deviation, thin
 from counterpoise.report.html.tables import PROBLEM, problem_cell
 from counterpoise.results.cells import Cell
 from counterpoise.results.results import RunResult
 
 MOST_NAMED = 5  # seeds whose worst client is named
+MOST_PLACES = 100  # of one line of clients
+EACH = "client_balanced_accuracy"
 MODELS = {"clients": "shared", "personal": "own"}  # whose scores on what clients hold out
 WIDTHS = {"float32": 4, "float64": 8}
 HOOKS = {
@@ -30,6 +32,30 @@ HOOKS = {
     "present": "changes the model that is scored and saved",
     "own": "gives each client a model of its own, which is not sent",
 }
+
+
+def client_data(study: Study) -> dict[str, list[dict[str, Any]]]:
+    """Shared and own models: each method's balanced accuracy on the clients, from the worst to the best of each run."""
+    return {
+        name: [
+            {"at": study.place(*key), "curve": found}
+            for key, runs in study.groups.items()
+            if (found := _in_order([run.scored[-1].get(which, {}) for run in runs])) is not None
+        ]
+        for which, name in MODELS.items()
+    }
+
+
+def _in_order(scores: Sequence[dict[str, Any]]) -> list[Any] | None:
+    """Places, means and deviations over runs; None where no run lists its clients."""
+    known = [[value for value in one.get(EACH, ()) if value is not None] for one in scores]
+    ranked = [sorted(values) for values in known if values]
+    if not ranked:
+        return None
+    fewest = min(map(len, ranked))  # seeds may differ in how many clients hold samples out
+    places = thin(range(fewest), MOST_PLACES)
+    columns = [[values[place] for place in places] for values in (thin(one, fewest) for one in ranked)]
+    return [[place + 1 for place in places], *mean_and_deviation(columns)]
 
 
 def worst_clients(study: Study) -> Html | None:
