@@ -259,10 +259,14 @@ class Part:
 
     charts: tuple[Chart, ...] = ()  # what the report shows of the server slot
     server_samples: bool = False  # whether `update` measures models on samples of the server's own
+    held_out: bool = (
+        False  # whether it counts on what clients hold out, or on their training samples without any
+    )
 
     def hooks(self) -> list[str]:
         """Names of the hooks this part fills."""
-        hooks = (f.name for f in fields(self) if f.name not in ("name", "charts", "server_samples"))
+        facts = ("name", "charts", "server_samples", "held_out")
+        hooks = (f.name for f in fields(self) if f.name not in facts)
         return [name for name in hooks if getattr(self, name) is not None]
 
 

@@ -61,6 +61,7 @@ def prediction_sensitive(
         start=start,
         weight=weight,
         adjust=adjust if online else None,
+        held_out=True,
     )
 
 

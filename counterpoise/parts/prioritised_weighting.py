@@ -57,6 +57,7 @@ def prioritised_weighting(
     return Part(
         init=init,
         weigh=weigh,
+        held_out=True,
         charts=(
             Chart(
                 "weights",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,7 @@ def build_simulation(
     _check_precision(functional, settings, federation)
     _check_search(composed, federation, cohort)
     _check_server_samples(composed, federation)
+    federation = _note_training_samples(composed, federation)
     work = Workplace(composed, functional, local, federation, seed, augment)
     _check_cohort(work, cohort)
     resolved = resolve_engine(settings, work, cohort.size or len(federation.clients), rounds)
@@ -161,6 +163,17 @@ def _check_server_samples(method: Method, federation: Federation) -> None:
         raise ConfigError(
             f"{learner} learns from samples of the server here: data.validation must be above 0"
         )
+
+
+def _note_training_samples(method: Method, federation: Federation) -> Federation:
+    """A rule that counts on held-out samples goes on without them, but on what a client trains on its model looks better."""
+    counting = [part.name for part in method.parts if part.held_out]
+    without = len(federation.clients) - len(federation.holders())
+    if not counting or not without:
+        return federation
+    who = f"{without} of {len(federation.clients)} clients"
+    note = f"{' and '.join(counting)}: {who} hold nothing out (partition.validation), so their training samples are counted"
+    return replace(federation, notes=(*federation.notes, note))
 
 
 def _check_sizes(local: Local, rounds: int, dtype: torch.dtype) -> None:

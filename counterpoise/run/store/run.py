@@ -187,7 +187,7 @@ def describe_run(run: Run, federation: Federation) -> None:
             "name": federation.name,
             "classes": list(federation.classes),
             "class_counts": counts.sum(0).tolist(),
-            "notes": list(federation.notes),
+            "notes": list(run.simulation.work.federation.notes),
             "files": dict(federation.files),
         },
         "data_sha256": run.facts["data_sha256"],
