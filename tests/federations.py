@@ -218,9 +218,10 @@ def altered(sim: Simulation, alter: Callable[[Replies], Replies]) -> Simulation:
 
 @dataclass
 class Recorded:
-    """Answers with replies that were recorded before."""
+    """Answers with replies that were recorded before; what servers ask of clients besides, the real ones answer."""
 
     replies: Replies
+    engine: Engine
     refused: tuple[()] = ()
 
     def train(self, tasks: Sequence[Task], broadcast: Broadcast) -> Replies:
@@ -229,10 +230,13 @@ class Recorded:
     def commit(self, round: int, clients: Sequence[int]) -> None:
         assert list(clients) == sorted(set(clients))
 
+    def measure(self, pairs: Sequence[Pair], models: Tree, buffers: Tree, measurement: Measurement) -> Tree:
+        return self.engine.measure(pairs, models, buffers, measurement)
+
 
 def recorded(sim: Simulation, replies: Replies) -> Simulation:
     """The run with clients that answer with these replies."""
-    return replace(sim, engine=cast(Engine, Recorded(replies)))
+    return replace(sim, engine=cast(Engine, Recorded(replies, sim.engine)))
 
 
 def visit(

@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 from federations import SIZES, ask_clients, distance, run_rounds, simulate, unequal_federation
+from torch import Tensor
 
 from counterpoise.core.local import Local
-from counterpoise.core.tree import Params
+from counterpoise.core.method import MethodSpec, build_method, compose
+from counterpoise.core.part import Exchange, Part
+from counterpoise.core.tree import Params, Tree
 
 EQUAL = (24,) * 6
 LOCAL = Local(lr=0.1, batch_size=12)
@@ -80,6 +83,24 @@ def test_the_displacement_includes_the_servers_own_rate() -> None:
     assert float(slot["travelled"]) == pytest.approx(0.1 * 2)
 
 
-def test_gamma_zero_is_fedavg() -> None:
-    off, plain = simulate(["fedavg", {"drift_correction": {"gamma": 0.0}}]), simulate("fedavg")
-    assert distance(run_rounds(off).params, run_rounds(plain).params) < 1e-12
+def _given(weights: Tensor, slot: Tree, exchange: Exchange) -> tuple[Tensor, Tree]:
+    """Weights that the test decides: client k counts k + 1 times."""
+    found = (exchange.replies.client + 1).to(weights)
+    return found / found.sum(), slot
+
+
+def test_without_correction_and_costs_it_is_fedavg_with_the_given_weights() -> None:
+    off: MethodSpec = [
+        "fedavg",
+        {"drift_correction": {"gamma": 0.0}},
+        {"prediction_sensitive": {"lowest": 1.0, "highest": 1.0}},
+    ]
+    sims = [simulate(compose(build_method(spec), Part("given", weigh=_given))) for spec in (off, "fedavg")]
+    found, expected = map(run_rounds, sims)
+    assert distance(found.params, expected.params) < 1e-12
+    first = sims[0].open()
+    state, _ = ask_clients(sims[0], first, [0, 1, 3])
+    models = [ask_clients(simulate("fedavg"), first, [client])[0].params for client in (0, 1, 3)]
+    for name, leaf in state.params.items():
+        by_hand = (models[0][name] + 2 * models[1][name] + 4 * models[2][name]) / 7
+        assert torch.allclose(leaf, by_hand, atol=1e-12)

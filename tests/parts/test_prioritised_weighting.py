@@ -117,6 +117,24 @@ def test_a_client_without_errors_takes_all_weight_unless_there_is_a_floor() -> N
     assert float(priority_weights(counts, errors, 2.0, floor=0.5)[0]) < 0.95
 
 
+@pytest.mark.parametrize("norm", ["client", "round"])
+def test_clients_without_any_error_are_weighed_by_their_hits_of_the_first_class(norm: str) -> None:
+    counts = _counts([[[5, 0], [0, 1]], [[15, 0], [0, 2]]])  # no error: every class has the largest one
+    assert _weights(counts, norm).tolist() == pytest.approx([0.25, 0.75])
+
+
+def test_a_class_that_no_worker_holds_counts_by_its_false_alarms_alone() -> None:
+    # Class 2 is held by nobody, and client 1 predicts it three times.
+    counts = _counts([[[4, 1, 0], [1, 4, 0], [0, 0, 0]], [[3, 0, 2], [0, 4, 1], [0, 0, 0]]])
+    errors = error_scores(counts, "client", 0.3, 0.2)
+    # Client 0: FNR (.2, .2, -), FPR (1/5, 1/5, 0/10); client 1: FNR (.4, .2, -), FPR (0, 0, 3/10).
+    assert errors.flatten().tolist() == pytest.approx([0.5, 0.5, 0, 0.3, 0.15, 0.2])
+    # Sums 1 and .65, class 0 has priority with .8 in all: 1.6 * 4 / 1 and 1.4 * 3 / .65.
+    scores = (1.6 * 4, 1.4 * 3 / 0.65)
+    found = priority_weights(counts, errors, 2.0).tolist()
+    assert found == pytest.approx([score / sum(scores) for score in scores])
+
+
 def test_a_threshold_that_nobody_meets_keeps_the_client_of_least_error() -> None:
     counts = _counts([[[4, 1], [1, 4]], [[3, 2], [2, 3]]])
     assert _weights(counts, "round", sigma=0.1).tolist() == [1, 0]
@@ -159,6 +177,15 @@ def test_clients_outside_the_cohort_work_once_each_before_anybody_works_twice() 
     pairs = draw_workers(_exchange([0, 1, 2], 12), 4)  # nine others, nine places
     others = [pair.client for pair in pairs if pair.client not in (0, 1, 2)]
     assert sorted(others) == list(range(3, 12))
+
+
+def test_with_all_clients_in_the_cohort_they_judge_each_other() -> None:
+    everyone = list(range(8))
+    pairs = draw_workers(_exchange(everyone, 8), 3)
+    for client in everyone:
+        own, *others = [pair.client for pair in pairs if pair.model == client]
+        assert own == client
+        assert len({*others} - {client}) == 2
 
 
 def test_the_draw_goes_by_seed_round_and_client() -> None:
