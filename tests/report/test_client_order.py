@@ -16,6 +16,8 @@ from counterpoise.report.html.page import render
 from counterpoise.report.html.study import study
 from counterpoise.results.results import RunResult
 
+SHARED = "balanced accuracy, shared model"
+
 
 def _with_scores(run: RunResult, scores: dict[str, Any] | None) -> RunResult:
     """The run as if it had listed these scores of its clients last; None: as if it had not scored them."""
@@ -28,7 +30,7 @@ def test_places_hold_the_mean_over_seeds_of_the_sorted_scores(runs: Path) -> Non
     pair = [run for run in finished_in(runs) if run.method == "fedavg"]
     assert len(pair) == 2
     ranked = [sorted(run.scored[-1]["clients"]["client_balanced_accuracy"]) for run in pair]
-    (found,) = client_data(study(pair))["shared"]
+    (found,) = client_data(study(pair))[SHARED]
     places, means, deviations = found["curve"]
     assert found["at"] == (0, 0)
     assert places == [1, 2, 3, 4] == list(range(1, CLIENTS + 1))
@@ -45,7 +47,7 @@ def test_clients_without_a_score_have_no_place(runs: Path) -> None:
         _with_scores(run, {"client_balanced_accuracy": [0.5, None, 0.1, 0.9]}),
         _with_scores(other, {"client_balanced_accuracy": [0.4, 0.2, 0.6, 0.8]}),
     ]
-    (found,) = client_data(study(known))["shared"]
+    (found,) = client_data(study(known))[SHARED]
     assert found["curve"][0] == [1, 2, 3]
     assert (found["curve"][1][0], found["curve"][1][-1]) == pytest.approx((0.15, 0.85))
 
@@ -53,7 +55,7 @@ def test_clients_without_a_score_have_no_place(runs: Path) -> None:
 def test_a_thousand_clients_are_thinned_and_keep_the_worst_and_the_best(runs: Path) -> None:
     run = finished_in(runs)[0]
     many = _with_scores(run, {"client_balanced_accuracy": [k / 999 for k in reversed(range(1000))]})
-    (found,) = client_data(study([many]))["shared"]
+    (found,) = client_data(study([many]))[SHARED]
     places, means, deviations = found["curve"]
     assert len(places) == len(means) == MOST_PLACES
     assert (places[0], places[-1], means[0], means[-1]) == (1, 1000, 0, 1)
@@ -62,7 +64,7 @@ def test_a_thousand_clients_are_thinned_and_keep_the_worst_and_the_best(runs: Pa
 
 def test_runs_that_did_not_score_their_clients_have_no_such_picture(runs: Path) -> None:
     plain = [_with_scores(run, None) for run in finished_in(runs)]
-    assert client_data(study(plain)) == {"shared": [], "own": []}
+    assert client_data(study(plain)) == {}
     assert 'data-chart="clients"' not in render(study(plain))
 
 
@@ -73,5 +75,15 @@ def test_the_page_has_a_line_for_each_method(runs: Path, page: Path) -> None:
     found = re.search(r'id="report-data">(.*?)</script>', text, re.DOTALL)
     assert found is not None
     drawn = json.loads(found[1])["clients"]
-    assert [one["at"][1] for one in drawn["shared"]] == [0, 1, 2]
-    assert drawn["own"] == []
+    assert list(drawn) == [SHARED, "accuracy, shared model"]
+    assert [one["at"][1] for one in drawn[SHARED]] == [0, 1, 2]
+
+
+def test_own_models_and_accuracy_are_drawn_where_they_are_scored(runs: Path) -> None:
+    run = finished_in(runs)[0]
+    own = {"personal": {"client_balanced_accuracy": [0.2, 0.1], "client_accuracy": [0.4, 0.3]}}
+    drawn = client_data(study([run._replace(rows=[*run.rows[:-1], run.rows[-1] | own])]))
+    assert drawn["balanced accuracy, own model"][0]["curve"][:2] == [[1, 2], [0.1, 0.2]]
+    assert drawn["accuracy, own model"][0]["curve"][:2] == [[1, 2], [0.3, 0.4]]
+    accuracy = drawn["accuracy, shared model"][0]["curve"][1]
+    assert accuracy == pytest.approx(sorted(run.scored[-1]["clients"]["client_accuracy"]), rel=1e-4)

@@ -15,7 +15,7 @@ from counterpoise.results.results import RunResult
 
 MOST_NAMED = 5  # seeds whose worst client is named
 MOST_PLACES = 100  # of one line of clients
-EACH = "client_balanced_accuracy"
+LISTED = {"client_balanced_accuracy": "balanced accuracy", "client_accuracy": "accuracy"}
 MODELS = {"clients": "shared", "personal": "own"}  # whose scores on what clients hold out
 WIDTHS = {"float32": 4, "float64": 8}
 HOOKS = {
@@ -35,20 +35,27 @@ HOOKS = {
 
 
 def client_data(study: Study) -> dict[str, list[dict[str, Any]]]:
-    """Shared and own models: each method's balanced accuracy on the clients, from the worst to the best of each run."""
-    return {
-        name: [
-            {"at": study.place(*key), "curve": found}
-            for key, runs in study.groups.items()
-            if (found := _in_order([run.scored[-1].get(which, {}) for run in runs])) is not None
-        ]
-        for which, name in MODELS.items()
+    """What is scored -> each method's scores on the clients, from the worst to the best of each run."""
+    found = {
+        f"{words}, {whose} model": _lines(study, which, score)
+        for which, whose in MODELS.items()
+        for score, words in LISTED.items()
     }
+    return {name: lines for name, lines in found.items() if lines}
 
 
-def _in_order(scores: Sequence[dict[str, Any]]) -> list[Any] | None:
+def _lines(study: Study, which: str, score: str) -> list[dict[str, Any]]:
+    lists = {
+        key: [run.scored[-1].get(which, {}).get(score, ()) for run in runs]
+        for key, runs in study.groups.items()
+    }
+    lines = {key: _in_order(scores) for key, scores in lists.items()}
+    return [{"at": study.place(*key), "curve": line} for key, line in lines.items() if line is not None]
+
+
+def _in_order(scores: Sequence[Sequence[float | None]]) -> list[Any] | None:
     """Places, means and deviations over runs; None where no run lists its clients."""
-    known = [[value for value in one.get(EACH, ()) if value is not None] for one in scores]
+    known = [[value for value in one if value is not None] for one in scores]
     ranked = [sorted(values) for values in known if values]
     if not ranked:
         return None

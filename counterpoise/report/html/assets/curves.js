@@ -121,7 +121,7 @@ function mountCurves(place) {
 
 /** Scores of a model on what each client holds out, the clients in order of it. */
 function mountClients(place) {
-  const kinds = Object.keys(DATA.clients).filter((kind) => DATA.clients[kind].length);
+  const kinds = Object.keys(DATA.clients);
   if (!kinds.length) return;
   let kind = kinds[0];
   const here = () => DATA.clients[kind].filter(({ at }) => at[0] === state.problem);
@@ -131,9 +131,9 @@ function mountClients(place) {
     chart.redraw();
   };
   const chart = mountChart(place, {
-    title: "Balanced accuracy of each client, from the worst to the best",
+    title: "Clients from the worst to the best",
     note: "In percent on what each client holds out, last round. The client at a place may be another one for each method and seed; lines are means over seeds, bands one sample deviation to either side.",
-    controls: kinds.length > 1 ? [chooser("Model", kinds, 0, choose)] : [],
+    controls: [chooser("Score", kinds, 0, choose)],
     legend: methodLegend(() => new Set(here().map(({ at }) => at[1]))),
     draw: (width) => drawCurves(shown(), (value) => `${Math.round(1000 * value) / 10}`, width, { share: true, unit: percent, along: "place", empty: here().length ? "All methods are hidden." : "No client was scored." }),
   });
