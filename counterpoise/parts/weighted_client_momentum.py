@@ -90,9 +90,9 @@ def weighted_client_momentum(
     def finish(delta: Params, slot: Tree, memory: Tree, stats: Stats) -> tuple[Tree, Tree]:
         return travel(stats) | {"score": slot["score"]}, memory
 
-    def weigh(weights: Tensor, slot: Tree, exchange: Exchange) -> Tensor:
+    def weigh(weights: Tensor, slot: Tree, exchange: Exchange) -> tuple[Tensor, Tree]:
         sharpness = len(slot["gaps"]) * float(slot["discrepancy"]) / temperature_scale
-        return tilt(weights, _scores(slot, exchange), sharpness)
+        return tilt(weights, _scores(slot, exchange), sharpness), slot
 
     def update(delta: Params, slot: Tree, exchange: Exchange) -> tuple[Params, Tree]:
         delta, direction = server_turn(delta, exchange, momentum_form)

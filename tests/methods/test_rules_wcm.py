@@ -264,8 +264,9 @@ def test_scores_count_what_a_client_has_and_not_what_it_draws() -> None:
 def test_scores_multiply_what_another_part_weighs_by(first: bool) -> None:
     given = torch.tensor([0.5, 0.1, 0.1, 0.2, 0.05, 0.05]).double()
 
-    def weigh(weights: torch.Tensor, slot: Tree, exchange: Exchange) -> torch.Tensor:
-        return weights * given[exchange.replies.client] / (weights * given[exchange.replies.client]).sum()
+    def weigh(weights: torch.Tensor, slot: Tree, exchange: Exchange) -> tuple[torch.Tensor, Tree]:
+        product = weights * given[exchange.replies.client]
+        return product / product.sum(), slot
 
     other, own = Part("other", weigh=weigh), build_method({"fedwcm": {"temperature_scale": 0.1}})
     method = compose(*((other, own) if first else (own, other)))
