@@ -27,7 +27,7 @@ from counterpoise.core.codec import digest
 from counterpoise.core.local import Local, factor
 from counterpoise.core.messages import Replies
 from counterpoise.core.method import MethodSpec, build_method, compose
-from counterpoise.core.part import Exchange, Part, Step
+from counterpoise.core.part import ClientData, Exchange, Part, Step, Visit
 from counterpoise.core.tree import Params, Tree
 from counterpoise.data.dataset import Samples
 from counterpoise.data.federation import Federation
@@ -299,6 +299,16 @@ def test_every_part_sees_the_clients_own_rate() -> None:
     # 121 samples on 6 clients, 20.2 each: two steps in batches of 12, at a rate of 0.1.
     assert len(seen) == 2 + 5 + 2 + 3 + 1 + 1
     assert seen == pytest.approx([0.2] * len(seen))
+
+
+def test_a_rate_that_another_part_set_is_scaled_too() -> None:
+    def prepare(data: ClientData, visit: Visit) -> tuple[ClientData, Tree]:
+        return data._replace(rate=0.5 * data.rate), visit.memory
+
+    halved = compose(Part("half", prepare=prepare), build_method("fedwcm_x"))
+    slow = simulate("fedwcm_x", local=Local(lr=0.05, batch_size=12))
+    first, second = (run_rounds(sim).params for sim in (simulate(halved), slow))
+    assert distance(first, second) < 1e-14
 
 
 def test_a_score_above_the_largest_gap_counts_as_the_largest_gap() -> None:
