@@ -109,6 +109,12 @@ def searches(spec: MethodSpec | Method) -> bool:
     return method.owner("choose") is not None
 
 
+def least_replies(spec: MethodSpec | Method) -> int:
+    """Smallest cohort that all rules of a method take."""
+    method = spec if isinstance(spec, Method) else build_method(spec)
+    return max((part.least_replies for part in method.parts), default=1)
+
+
 def simulate(
     spec: MethodSpec | Method,
     *,
@@ -121,11 +127,14 @@ def simulate(
     seed: int = SEED,
     dtype: torch.dtype = torch.float64,
 ) -> Simulation:
-    """A run on a small federation in float64, by default client by client; a search always asks all clients."""
+    """A run on a small federation in float64, by default client by client.
+
+    A search always asks all clients, and so does a rule that needs more of them than three.
+    """
     federation = federation or unequal_federation()
     model = small_model(shape=federation.input_shape) if model is None else model
     local = local or Local(lr=0.1, batch_size=12)
-    cohort = None if searches(spec) else cohort
+    cohort = None if searches(spec) or (cohort == 3 and least_replies(spec) > 3) else cohort
     engine = replace(engine, dtype="float64" if dtype == torch.float64 else "float32")
     return build_simulation(
         federation, spec, model, rounds=rounds, local=local, cohort=cohort, seed=seed, engine=engine,

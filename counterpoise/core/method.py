@@ -43,6 +43,22 @@ class Method:
             raise ConfigError(
                 f"{search.name} tries settings out, and {keeper.name} keeps one memory per client, which a trial would change; use only one of them"
             )
+        self._check_private()
+
+    def _check_private(self) -> None:
+        """What a part does not clip and noise would lead the model unprotected."""
+        if (guard := self.private) is None:
+            return
+        for other in self.parts:
+            if other is not guard and (leads := other.leads()):
+                raise ConfigError(
+                    f"{guard.name} protects only the updates, and {other.name} {leads}; use only one of them"
+                )
+
+    @property
+    def private(self) -> Part | None:
+        """The part that makes the mean of the updates private, where there is one."""
+        return next((part for part in self.parts if part.private), None)
 
     def owner(self, hook: str) -> Part | None:
         """The first part that fills a hook; hooks with a single owner have no other."""

@@ -90,6 +90,7 @@ class Census(NamedTuple):
     samples: Tensor  # [N] samples of each client
     classes: int
     rounds: int
+    cohort: int = 0  # clients that a round asks, on average; of those with samples
 
     @property
     def clients(self) -> int:
@@ -103,6 +104,14 @@ Measure: TypeAlias = Callable[
 
 
 NOTHING: Tree = {}
+
+LEADS = {
+    "survey": "asks clients about their samples",
+    "choose": "chooses among the replies of clients",
+    "weigh": "weighs clients by what they have",
+    "treat": "treats each client's update by those of others",
+    "finish": "has clients send more than their update",
+}  # hook -> what a part that fills it does
 
 
 class Exchange(NamedTuple):
@@ -210,11 +219,22 @@ class Part:
 
     charts: tuple[Chart, ...] = ()  # what the report shows of the server slot
     server_samples: bool = False  # whether `update` measures models on samples of the server's own
+    least_replies: int = (
+        1  # smallest cohort for which `treat` does what it is for; a round with fewer replies still goes on
+    )
+    uploads: bool = True  # whether `finish`, where it is filled, sends the server anything
+    private: bool = False  # whether `treat` makes the mean of the updates private, so that nothing else of a client may lead the model
 
     def hooks(self) -> list[str]:
         """Names of the hooks this part fills."""
-        hooks = (f.name for f in fields(self) if f.name not in ("name", "charts", "server_samples"))
-        return [name for name in hooks if getattr(self, name) is not None]
+        return [field.name for field in fields(self) if callable(getattr(self, field.name))]
+
+    def leads(self) -> str:
+        """How what single clients have leads the model other than by the mean of their updates; empty: not at all."""
+        uploads = self.finish is not None and self.uploads
+        told = {"survey": self.survey, "choose": self.choose, "weigh": self.weigh, "treat": self.treat}
+        filled = [hook for hook, function in told.items() if function is not None]
+        return next((LEADS[hook] for hook in [*filled, *(["finish"] if uploads else [])]), "")
 
 
 def call(hook: Callable[..., Any] | None, default: Any, *given: Any) -> Any:

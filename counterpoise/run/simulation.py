@@ -56,14 +56,16 @@ class Simulation:
     def server(self) -> Server:
         """What all rounds share."""
         clients = len(self.work.federation.clients)
-        bound = self.cohort.max_influence or None
+        # A bound by the median of all would let one client's update change those of others.
+        bound = None if self.method.private is not None else self.cohort.max_influence or None
         return Server(self.method, self.engine, clients, self.validate, self._measure(), bound, self.seed)
 
     def open(self) -> ServerState:
         """The server before round 0; clears the memory of all clients."""
         self.engine.memory.clear()
         model, federation = self.work.model, self.work.federation
-        census = Census(federation.samples(), len(federation.classes), self.rounds)
+        samples = federation.samples()
+        census = Census(samples, len(federation.classes), self.rounds, self.cohort.expected(samples))
         device = federation.train.x.device
         params, buffers = (
             {name: t.to(device) for name, t in tree.items()} for tree in (model.params(), model.buffers())
