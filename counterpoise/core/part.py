@@ -217,6 +217,9 @@ class Part:
         None  # delta, slot, exchange; a chain
     )
 
+    foretell: Callable[[Tree, int], str] | None = (
+        None  # first server slot, rounds -> what the run will come to, which `validate` prints
+    )
     charts: tuple[Chart, ...] = ()  # what the report shows of the server slot
     server_samples: bool = False  # whether `update` measures models on samples of the server's own
     least_replies: int = (

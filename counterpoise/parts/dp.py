@@ -50,13 +50,26 @@ def dp(clip: Positive = 1.0, noise: Noise = 1.0, delta: Chance = 1e-5) -> Part:
         # Rounds that came to nothing count too: that they did may depend on the clients.
         return mean, {**slot, "rounds": torch.full_like(slot["rounds"], exchange.round + 1)}
 
+    def after(slot: Tree, rounds: int) -> float:
+        return epsilon(noise, int(slot["asked"]) / int(slot["eligible"]), rounds, delta)
+
     def spent(slot: Tree) -> Tensor:
-        rounds, asked, eligible = (int(slot[name]) for name in ("rounds", "asked", "eligible"))
-        return torch.tensor(epsilon(noise, asked / eligible, rounds, delta), dtype=torch.float64)
+        return torch.tensor(after(slot, int(slot["rounds"])), dtype=torch.float64)
+
+    def foretell(slot: Tree, rounds: int) -> str:
+        return f"epsilon {after(slot, rounds):.4g} at delta {delta:g} after {rounds} rounds that ask {int(slot['asked'])} of {int(slot['eligible'])} clients each"
 
     chart = Chart("epsilon", "curve", f"Privacy spent so far: epsilon at delta = {delta:g}", spent)
     return Part(
-        "dp", init=init, weigh=weigh, treat=treat, update=update, charts=(chart,), uploads=False, private=True
+        "dp",
+        init=init,
+        weigh=weigh,
+        treat=treat,
+        update=update,
+        foretell=foretell,
+        charts=(chart,),
+        uploads=False,
+        private=True,
     )
 
 

@@ -76,14 +76,18 @@ class Simulation:
         """One more round, of these tasks or of those of the drawn cohort."""
         return advance([self], [state], None if tasks is None else [tasks])[0]
 
-    def rehearse(self) -> None:
-        """Open the first task of every client without training, so that parts that do not fit raise their errors."""
+    def rehearse(self) -> ServerState:
+        """Open the first task of every client without training, so that parts that do not fit raise their errors.
+
+        Returns the server before round 0.
+        """
         state, method = self.open(), self.method
         everyone = Cohort().draw(self.seed, state.round, self.work.federation.samples())
         broadcast = announce(method, state, self.work.local.rate(state.round, self.rounds))
         memory = enroll(method, state.params, len(self.work.federation.classes))
         for task in propose_tasks(method, state.slots, state.round, everyone):
             open_task(self.work, task, memory, broadcast)
+        return state
 
     def tasks(self, state: ServerState) -> Sequence[Task]:
         """The tasks of the next round."""

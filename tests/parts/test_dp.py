@@ -25,8 +25,10 @@ from federations import (
     spec_name,
     unequal_federation,
 )
+from typer.testing import CliRunner
 
 import counterpoise as cp
+from counterpoise.cli import app
 from counterpoise.core.codec import decode, encode
 from counterpoise.core.messages import Replies
 from counterpoise.core.method import MethodSpec, build_method, compose
@@ -192,6 +194,17 @@ def test_what_is_spent_is_charted_from_the_rounds_of_the_state() -> None:
         found = sim.diagnostics(state)["diagnostics"]["dp"]["epsilon"]
         assert found == pytest.approx(epsilon(2.0, 3 / 6, rounds, 1e-4))
         state, _ = sim.advance(state)
+
+
+def test_what_a_whole_run_will_spend_is_told_before_it_starts(tmp_path: Path) -> None:
+    file = tmp_path / "private.toml"
+    file.write_text(
+        'method = ["fedavg", { dp = { noise = 2.0 } }]\nrounds = 7\ndata.name = "digits"\n'
+        'partition = { name = "iid", clients = 20 }\nmodel.name = "mlp"\ncohort.size = 5\n'
+    )
+    shown = CliRunner().invoke(app, ["validate", str(file)])
+    assert shown.exit_code == 0
+    assert f"epsilon {epsilon(2.0, 5 / 20, 7, 1e-5):.4g} at delta 1e-05 after 7 rounds" in shown.stdout
 
 
 def test_clients_without_samples_do_not_thin_the_sample() -> None:
