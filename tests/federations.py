@@ -13,6 +13,7 @@ from counterpoise.core.codec import digest
 from counterpoise.core.local import Local
 from counterpoise.core.messages import Broadcast, Replies, Task
 from counterpoise.core.method import METHODS, PARTS, Method, MethodSpec, build_method
+from counterpoise.core.part import Outputs, Visit
 from counterpoise.core.rng import generator
 from counterpoise.core.tree import Tree, flatten
 from counterpoise.data.dataset import Samples, no_scaling
@@ -208,6 +209,9 @@ class Altered:
     def survey(self, clients: Sequence[int]) -> dict[str, Tree]:
         return self.engine.survey(clients)
 
+    def tally(self, clients: Sequence[int]) -> dict[str, Tree]:
+        return self.engine.tally(clients)
+
     @property
     def memory(self) -> MutableMapping[int, dict[str, Tree]]:
         return self.engine.memory
@@ -235,3 +239,16 @@ class Recorded:
 def recorded(sim: Simulation, replies: Replies) -> Simulation:
     """The run with clients that answer with these replies."""
     return replace(sim, engine=cast(Engine, Recorded(replies)))
+
+
+def visit(
+    shared: Tree | None = None,
+    knobs: Mapping[str, float] | None = None,
+    stream: torch.Generator | None = None,
+) -> Visit:
+    """A visit to a client that keeps nothing and has no model to look at."""
+
+    def look(rows: Tensor) -> Outputs:
+        raise AssertionError("no model was received")
+
+    return Visit(shared or {}, {}, knobs or {}, stream or generator(0, "unused"), look)

@@ -171,7 +171,7 @@ def _server_step(fedexp: ModuleType, rows: Sequence[Sequence[float]], eps: float
     upload = {"extrapolation": {"square": sent}}
     replies = Replies(torch.arange(count), torch.ones(count), {"w": deltas}, {}, upload, torch.zeros(count))
     weights = torch.full((count,), 1 / count, dtype=torch.float64)
-    exchange = Exchange({"w": torch.zeros(2)}, replies, weights, count)
+    exchange = Exchange({"w": torch.zeros(2)}, replies, weights, count).seen_by("extrapolation")
     step: Tensor = part.update({"w": deltas.mean(0)}, {}, exchange)[0]["w"]
     return step
 

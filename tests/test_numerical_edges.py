@@ -22,6 +22,7 @@ from federations import (
     small_model,
     spec_name,
     unequal_federation,
+    visit,
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -31,7 +32,7 @@ from counterpoise.client.plan import make_plan
 from counterpoise.core.local import Batching, Local, cosine
 from counterpoise.core.messages import Replies, average_buffers
 from counterpoise.core.method import METHODS, PARTS, Method, MethodSpec, Weighting, build_method, compose
-from counterpoise.core.part import Batch, Census, ClientData, Exchange, Outputs, Part, Stats
+from counterpoise.core.part import Batch, ClientData, Exchange, Outputs, Part, Stats
 from counterpoise.core.rng import generator
 from counterpoise.core.tree import Tree, leaves, mix
 from counterpoise.engines.choose import EngineSettings
@@ -163,7 +164,7 @@ def test_the_balanced_sampler_takes_more_samples_than_a_multinomial_can() -> Non
     labels[0] = 1
     prepare = PARTS.build("balanced_sampler").prepare
     assert prepare is not None
-    data, _ = prepare(ClientData(torch.arange(count), labels), {}, {}, {}, generator(0, "unused"))
+    data, _ = prepare(ClientData(torch.arange(count), labels), visit())
     plan = make_plan(data, 1024, 1, "drop", generator(0, "plan"))
     assert float((plan.positions == 0).double().mean()) == pytest.approx(0.5, abs=0.01)
 
@@ -173,7 +174,7 @@ def test_a_rare_sample_is_drawn_again_and_again_without_lists_of_copies() -> Non
     labels[7] = 1
     prepare = PARTS.build("balanced_sampler").prepare
     assert prepare is not None
-    data, _ = prepare(ClientData(torch.arange(100_000), labels), {}, {}, {}, generator(0, "unused"))
+    data, _ = prepare(ClientData(torch.arange(100_000), labels), visit())
     assert len(data.rows) == len(data.labels) == 100_000
     plan = make_plan(data, 1000, 1, "pad", generator(0, "plan"))
     assert float((plan.positions == 7).double().mean()) == pytest.approx(0.5, abs=0.01)
@@ -204,12 +205,11 @@ def test_focal_is_finite_where_the_chance_is_one_or_zero(gamma: float, dtype: to
 
 
 def test_counts_above_2_to_the_24_keep_their_last_digit() -> None:
-    part = PARTS.build("weighted_ce", {"counts": "global"})
-    assert part.init is not None
-    surveys = {"counts": torch.tensor([[2**24, 1], [1, 0]])}
-    slot = part.init({}, Census(torch.tensor([2**24 + 1, 1]), 2, 1), surveys)
-    assert slot["counts"].tolist() == [2**24 + 1, 1]
-    assert slot["counts"].dtype == torch.int64
+    counts = torch.tensor([2**24, 1])
+    part = Part("counts", tally=lambda data, classes: {"counts": counts + len(data.labels)})
+    total = simulate(compose(build_method("fedavg"), part)).engine.tally(range(2))["counts"]["counts"]
+    assert total.tolist() == [2**25 + 70, 72]  # of clients with 20 and 50 samples
+    assert total.dtype == torch.int64
 
 
 def test_weights_of_clients_above_2_to_the_24_samples_tell_them_apart() -> None:
@@ -219,12 +219,12 @@ def test_weights_of_clients_above_2_to_the_24_samples_tell_them_apart() -> None:
     assert float(weights[1] / weights[0]) == pytest.approx(1 + 2**-24, rel=1e-14)
 
 
-def test_surveys_and_class_counts_are_whole_numbers() -> None:
-    survey = PARTS.build("weighted_ce", {"counts": "global"}).survey
-    assert survey is not None
+def test_tallies_of_classes_are_whole_numbers() -> None:
+    tally = PARTS.build("weighted_ce", {"counts": "global"}).tally
+    assert tally is not None
     data = ClientData(torch.arange(3), torch.tensor([0, 2, 2]))
-    assert survey(data, 4)["counts"].dtype == torch.int64
-    assert survey(data, 4)["counts"].tolist() == [1, 0, 2, 0]
+    assert tally(data, 4)["counts"].dtype == torch.int64
+    assert tally(data, 4)["counts"].tolist() == [1, 0, 2, 0]
 
 
 def _batch_norm_run(method: MethodSpec | Method, engine: EngineSettings = LOOP) -> Simulation:

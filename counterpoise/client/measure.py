@@ -5,10 +5,10 @@ from __future__ import annotations
 from contextlib import suppress
 
 import torch
-from torch import vmap
+from torch import Tensor, vmap
 
 from counterpoise.client.functional import FunctionalModel
-from counterpoise.core.part import Batch, Measurement
+from counterpoise.core.part import Batch, Measurement, Outputs
 from counterpoise.core.tree import Params, Tree, add, stack, take
 from counterpoise.data.dataset import Samples, Scaling
 from counterpoise.metrics.scoring import count_all
@@ -86,3 +86,15 @@ def measure(
             sums = measurement(outputs, Batch(x, y, torch.ones_like(y)))
             total = add(total, sums) if total else sums
     return total
+
+
+def outputs_of(
+    model: FunctionalModel, params: Params, buffers: Params, x: Tensor, scaling: Scaling
+) -> Outputs:
+    """A model's outputs on unscaled inputs [n, ...], without gradients and in evaluation mode."""
+    with torch.no_grad():
+        found = [
+            model.apply(params, buffers, model.arrange(scaling(piece)), train=False)[0]
+            for piece in torch.split(x, BATCH)
+        ]
+    return Outputs(torch.cat([one.logits for one in found]), torch.cat([one.features for one in found]))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from torch import Tensor
 
-from counterpoise.core.tree import Params, Tree, bytes_of, mix
+from counterpoise.core.tree import Params, Tree, bytes_of, mix, rows
 
 
 @dataclass(frozen=True)
@@ -17,6 +17,9 @@ class Task:
 
     client: int
     knobs: Mapping[str, float] = field(default_factory=dict)
+
+
+Memory: TypeAlias = dict[str, Tree]  # part name -> what a client keeps for it between rounds
 
 
 class Broadcast(NamedTuple):
@@ -51,8 +54,11 @@ class Result(NamedTuple):
     memory: dict[str, Tree]
     loss: Tensor  # [] mean over the steps
 
+    private: tuple[Memory, ...] = ()  # per task: memory of parts that only `prepare` sees, of any shape
+
     def to_tree(self) -> Tree:
-        return self._asdict()
+        """All tensors that stack."""
+        return {name: value for name, value in self._asdict().items() if name != "private"}
 
     @classmethod
     def from_tree(cls, tree: Tree) -> Result:
@@ -62,6 +68,12 @@ class Result(NamedTuple):
     def reply_tree(self) -> Tree:
         """What is sent to the server: all but the client's memory."""
         return {name: value for name, value in self.to_tree().items() if name != "memory"}
+
+    def memories(self, tasks: int) -> list[Memory]:
+        """What the client of each task keeps; of a result that is stacked over tasks."""
+        stacked = rows(self.memory, tasks) if self.memory else [{} for _ in range(tasks)]
+        private: Sequence[Memory] = self.private or [{} for _ in range(tasks)]
+        return [{**kept, **own} for kept, own in zip(stacked, private, strict=True)]
 
 
 class Replies(NamedTuple):

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, ParamSpec, TypeAlias
 
 from torch import nn
 
 from counterpoise.core.part import Part
 from counterpoise.errors import SHOWN_CHARACTERS, ConfigError, short, shorten
-from counterpoise.registry.registry import Entry, Place, Registry, unknown_name
+from counterpoise.registry.registry import Entry, Factory, Place, Registry, unknown_name
 from counterpoise.registry.schema import LARGEST
 
 Weighting: TypeAlias = Literal["samples", "uniform"]
@@ -79,8 +80,28 @@ class Method:
 HOMES = ["counterpoise.parts", "counterpoise.methods"]
 PARTS: Registry[Part] = Registry("part", HOMES, LARGEST)
 METHODS: Registry[Method] = Registry("method", HOMES, LARGEST)
-part = PARTS.register
-method = METHODS.register
+Arguments = ParamSpec("Arguments")
+
+
+def part(name: str = "", **facts: Any) -> Callable[[Callable[Arguments, Part]], Callable[Arguments, Part]]:
+    """Decorator: register a factory of parts, by default under its own name, which its parts then have."""
+
+    def decorate(factory: Callable[Arguments, Part]) -> Callable[Arguments, Part]:
+        called = name or factory.__name__
+
+        @functools.wraps(factory)
+        def named(*given: Arguments.args, **arguments: Arguments.kwargs) -> Part:
+            return replace(factory(*given, **arguments), name=called)
+
+        return PARTS.register(called, **facts)(named)
+
+    return decorate
+
+
+def method(name: str = "", **facts: Any) -> Callable[[Factory], Factory]:
+    """Decorator: register a factory of methods, by default under its own name."""
+    return lambda factory: METHODS.register(name or factory.__name__, **facts)(factory)
+
 
 MethodSpec: TypeAlias = str | Mapping[str, Any] | Sequence[str | Mapping[str, Any]]
 

@@ -81,7 +81,20 @@ class ClientData(NamedTuple):
     labels: Tensor  # [n]
     chances: Tensor | None = None  # [n] draw with replacement by these; None: each sample once per epoch
     strata: Tensor | None = None  # [n] every batch holds equally many samples of each of these groups
+    held_out: Tensor | None = None  # [h] rows that the client keeps for validation
     rate: float = 1.0  # factor on the client's learning rate of this round, which all parts then see
+
+
+class Visit(NamedTuple):
+    """What a part may use when it prepares a client's data for a round; all of it on the CPU."""
+
+    shared: Tree  # what the part's server half sends
+    memory: Tree  # what the part keeps on this client
+    knobs: Mapping[str, float]  # settings of this task
+    stream: torch.Generator
+    look: Callable[
+        [Tensor], Outputs
+    ]  # rows [n] -> the received model's outputs on them, in evaluation mode and not augmented
 
 
 class Census(NamedTuple):
@@ -107,9 +120,10 @@ NOTHING: Tree = {}
 
 LEADS = {
     "survey": "asks clients about their samples",
+    "tally": "sums up what clients have",
     "choose": "chooses among the replies of clients",
     "weigh": "weighs clients by what they have",
-    "treat": "treats each client's update by those of others",
+    "treat": "treats the updates too",
     "finish": "has clients send more than their update",
 }  # hook -> what a part that fills it does
 
@@ -158,15 +172,18 @@ class Chart(NamedTuple):
 class Part:
     """Hooks of one idea; a part states only what it changes. The slot, memory and upload of a part are its own."""
 
-    name: str
+    name: str = ""  # that of its factory, if the decorator `part` registered it
 
     # once
     adapt: Callable[[nn.Module], nn.Module] | None = None  # change the model before its parameters are drawn
     survey: Callable[[ClientData, int], Tree] | None = (
         None  # data, classes -> what the server gets before round 0
     )
+    tally: Callable[[ClientData, int], Tree] | None = (
+        None  # data, classes -> whole numbers, of which the server gets only the sum over all clients
+    )
     init: Callable[[Params, Census, Tree], Tree] | None = (
-        None  # params, census, surveys [N, ...] -> server slot
+        None  # params, census, surveys [N, ...] or the sum of tallies -> server slot
     )
     enroll: Callable[[Params, int], Tree] | None = None  # params, classes -> a client's first memory
 
@@ -180,10 +197,9 @@ class Part:
     )
 
     # client, one by one
-    prepare: (
-        Callable[[ClientData, Tree, Tree, Mapping[str, float], torch.Generator], tuple[ClientData, Tree]]
-        | None
-    ) = None  # data, shared, memory, knobs, stream -> data, memory
+    prepare: Callable[[ClientData, Visit], tuple[ClientData, Tree]] | None = (
+        None  # data, visit -> data, memory; without `enroll` the memory may have any shape, and no other hook sees it
+    )
 
     # client, stacked: no Python branch on a tensor, no .item(), no in-place operation, no randomness
     start: Callable[[Params, Tree, Tree, Stats], Tree] | None = (
@@ -220,6 +236,12 @@ class Part:
     foretell: Callable[[Tree, int], str] | None = (
         None  # first server slot, rounds -> what the run will come to, which `validate` prints
     )
+
+    # the model that is scored and saved, where it is not the one that is trained
+    present: Callable[[Params, Params, Tree], tuple[Params, Params]] | None = (
+        None  # params, buffers, server slot -> params, buffers; a chain in listed order
+    )
+
     charts: tuple[Chart, ...] = ()  # what the report shows of the server slot
     server_samples: bool = False  # whether `update` measures models on samples of the server's own
     least_replies: int = (
@@ -235,9 +257,13 @@ class Part:
     def leads(self) -> str:
         """How what single clients have leads the model other than by the mean of their updates; empty: not at all."""
         uploads = self.finish is not None and self.uploads
-        told = {"survey": self.survey, "choose": self.choose, "weigh": self.weigh, "treat": self.treat}
-        filled = [hook for hook, function in told.items() if function is not None]
-        return next((LEADS[hook] for hook in [*filled, *(["finish"] if uploads else [])]), "")
+        hooks = (hook for hook in LEADS if hook in self.hooks() and (uploads or hook != "finish"))
+        return next((LEADS[hook] for hook in hooks), "")
+
+
+def whole_slot(slot: Tree, round: int) -> Tree:
+    """A `send` that shares all that the part keeps on the server."""
+    return slot
 
 
 def call(hook: Callable[..., Any] | None, default: Any, *given: Any) -> Any:

@@ -26,6 +26,9 @@ class Ask(Protocol):
     def survey(self, clients: Sequence[int]) -> dict[str, Tree]:
         """Part name -> [N, ...] what each client reports before round 0."""
 
+    def tally(self, clients: Sequence[int]) -> dict[str, Tree]:
+        """Part name -> the sum over these clients of what each counts before round 0."""
+
 
 class Rejection(NamedTuple):
     """A reply that was not used, and why."""

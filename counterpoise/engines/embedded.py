@@ -11,9 +11,9 @@ import torch
 from counterpoise.core.messages import Broadcast, Replies, Result, Task
 from counterpoise.core.part import Measurement
 from counterpoise.core.protocol import Rejection
-from counterpoise.core.tree import Params, Tree, rows, stack
+from counterpoise.core.tree import Params, Tree, stack, tmap
 from counterpoise.engines.memories import Memories, Memory
-from counterpoise.engines.service import first_memory, measure_held_out, survey, train
+from counterpoise.engines.service import first_memory, measure_held_out, survey, tally, train
 from counterpoise.engines.workplace import Engine, Trainer, Workload, Workplace
 
 
@@ -39,8 +39,8 @@ class EmbeddedEngine:
 
     def receive(self, tasks: Sequence[Task], result: Result) -> Replies:
         """The replies of a training; the clients' new memory is pending until ``commit``."""
-        kept = rows(result.memory, len(tasks)) if result.memory else []
-        self._pending = {task.client: memory for task, memory in zip(tasks, kept, strict=False)}
+        kept = zip(tasks, result.memories(len(tasks)), strict=True)
+        self._pending = {task.client: memory for task, memory in kept if memory}
         client = torch.tensor([task.client for task in tasks])
         return Replies.from_tree(client, self.work.federation.samples()[client], result.reply_tree())
 
@@ -62,6 +62,11 @@ class EmbeddedEngine:
     def survey(self, clients: Sequence[int]) -> dict[str, Tree]:
         found = [survey(self.work, client) for client in clients]
         return {name: self.work.place(stack([one[name] for one in found])) for name in (found or [{}])[0]}
+
+    def tally(self, clients: Sequence[int]) -> dict[str, Tree]:
+        found = [tally(self.work, client) for client in clients]
+        total = tmap(lambda leaf: leaf.sum(0), stack(found)) if found else {}
+        return {name: self.work.place(tree) for name, tree in total.items()}
 
 
 class Request(NamedTuple):

@@ -55,7 +55,8 @@ def train_opened(work: Workplace, opened: Opened, broadcast: Broadcast) -> Resul
     else:
         for batch in batches_of(work, opened):
             progress = step(method, model, progress, batch, stats, direct_gradient)
-    return end(method, broadcast.params, progress, opened.memory, stats)
+    result = end(method, broadcast.params, progress, opened.memory, stats)
+    return result._replace(private=(opened.private,))
 
 
 def _descend(work: Workplace, chain: Chain, progress: Progress, opened: Opened) -> Progress:
@@ -74,11 +75,13 @@ def _descend(work: Workplace, chain: Chain, progress: Progress, opened: Opened) 
 def stack_results(results: Iterable[Result], count: int) -> Result:
     """One result with a leading axis over tasks; each is copied to its row as it arrives, so that none is held twice."""
     stacked: Tree = {}
+    private: list[Memory] = []
     with torch.no_grad():
         for row, result in enumerate(results):
-            tree = result._asdict()
+            tree = result.to_tree()
+            private += result.private
             if not stacked:
                 check_replies_fit(count, bytes_of(tree))
                 stacked = tmap(lambda leaf: leaf.new_empty(count, *leaf.shape), tree)
             tmap(lambda whole, leaf, row=row: whole[row].copy_(leaf), stacked, tree)
-    return Result(**stacked)
+    return Result(**stacked, private=tuple(private))

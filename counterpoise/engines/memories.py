@@ -10,9 +10,8 @@ from tempfile import TemporaryDirectory
 import torch
 
 from counterpoise.core.codec import decode, encode
-from counterpoise.core.tree import Tree, bytes_of, leaves, tmap
-
-Memory = dict[str, Tree]  # part name -> what a client keeps for it between rounds
+from counterpoise.core.messages import Memory as Memory
+from counterpoise.core.tree import bytes_of, leaves, tmap
 
 BOUND = 1 << 30  # bytes that stay in RAM
 

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from counterpoise.core.messages import Broadcast, Result, Task
-from counterpoise.core.tree import bytes_of, unflatten
+from counterpoise.core.tree import SEPARATOR, bytes_of, unflatten
 from counterpoise.engines.loop import train_task
 from counterpoise.engines.memories import Memory
 from counterpoise.engines.slab import Slab, as_places
@@ -31,6 +31,7 @@ from counterpoise.errors import RunError, is_out_of_memory
 
 LOST = (EOFError, BrokenPipeError, ConnectionResetError)
 MMAP_THRESHOLD, TRIM_THRESHOLD = -3, -1  # glibc's names of its settings
+PRIVATE = f"private{SEPARATOR}"  # how paths of memory begin that does not stack
 DEPTH = 2  # jobs that a worker has at a time
 KEEP = 1 << 30  # bytes that a worker's allocator keeps instead of returning pages after each step
 
@@ -59,6 +60,7 @@ class ProcessTrainer:
 
     def _distribute(self, tasks: Sequence[Task], memories: Sequence[Memory], sent: dict[str, Any]) -> Result:
         waiting, stacked = deque(range(len(tasks))), dict[str, Tensor]()
+        private: list[Memory] = [{} for _ in tasks]
         active = self._workers[: len(tasks)]
 
         def submit(worker: Worker) -> None:
@@ -73,9 +75,9 @@ class ProcessTrainer:
         while busy := [worker for worker in active if worker.jobs]:
             ready = wait([worker.pipe for worker in busy])
             for worker in [worker for worker in busy if worker.pipe in ready]:
-                worker.fetch(stacked, len(tasks))
+                worker.fetch(stacked, private)
                 submit(worker)
-        return Result.from_tree(unflatten(stacked))
+        return Result.from_tree(unflatten(stacked))._replace(private=tuple(private))
 
     def close(self) -> None:
         """End the workers."""
@@ -120,15 +122,19 @@ class Worker:
         self.jobs.append(row)
         self._given += 1
 
-    def fetch(self, stacked: dict[str, Tensor], count: int) -> None:
-        """Copy the next result into its row of the stacked ones, which the first result allocates."""
+    def fetch(self, stacked: dict[str, Tensor], private: list[Memory]) -> None:
+        """Copy the result that is ready into its row of the stacked ones, which the first result lays out."""
         answer, row = json.loads(self.pipe.recv_bytes()), self.jobs.popleft()
-        result = self._slabs[answer["slab"]].back.view(as_places(answer["places"]))
+        slab, places = self._slabs[answer["slab"]].back, as_places(answer["places"])
+        result, own = slab.view(places), {}
+        for path in [path for path in result if path.startswith(PRIVATE)]:
+            own[path.removeprefix(PRIVATE)] = result.pop(path).clone()
+        private[row] = unflatten(own)
         if not stacked:
-            check_replies_fit(count, bytes_of(result))
+            check_replies_fit(len(private), bytes_of(result))
         for path, leaf in result.items():
             if path not in stacked:
-                stacked[path] = leaf.new_empty(count, *leaf.shape)
+                stacked[path] = leaf.new_empty(len(private), *leaf.shape)
             stacked[path][row].copy_(leaf)
 
     def stop(self) -> None:
@@ -187,7 +193,8 @@ def _serve(
                 to, back = slabs[job["slab"]]
                 memory = to.read(as_places(job["places"]))
                 result = train_task(work, Task(job["client"], job["knobs"]), memory, broadcast)
-                answer = {"slab": job["slab"], "places": back.write(result.to_tree())}
+                tree = result.to_tree() | {"private": result.private[0]}
+                answer = {"slab": job["slab"], "places": back.write(tree)}
                 pipe.send_bytes(json.dumps(answer).encode())
     except LOST:
         return

@@ -10,7 +10,7 @@ from counterpoise.client.measure import measure_many
 from counterpoise.client.round import enroll
 from counterpoise.core.messages import Result
 from counterpoise.core.part import Measurement
-from counterpoise.core.tree import Params, Tree, finite_rows
+from counterpoise.core.tree import Params, Tree, finite_rows, leaves
 from counterpoise.engines.memories import Memory
 from counterpoise.engines.workplace import Trainer, Workload, Workplace
 
@@ -24,6 +24,12 @@ def survey(work: Workplace, client: int) -> dict[str, Tree]:
     """Part name -> what a client reports before round 0."""
     data, classes = work.federation.client(client), len(work.federation.classes)
     return {part.name: part.survey(data, classes) for part in work.method.parts if part.survey is not None}
+
+
+def tally(work: Workplace, client: int) -> dict[str, Tree]:
+    """Part name -> what a client counts before round 0, of which the server is to learn only sums."""
+    data, classes = work.federation.client(client), len(work.federation.classes)
+    return {part.name: part.tally(data, classes) for part in work.method.parts if part.tally is not None}
 
 
 def measure_held_out(
@@ -45,4 +51,7 @@ def train(trainer: Trainer, loads: Sequence[Workload]) -> list[Result]:
 def _marked(result: Result, tasks: int) -> Result:
     """A loss of NaN makes the server reject a reply whose memory is not finite."""
     sound = finite_rows(result.memory, tasks).to(result.loss.device)
+    if any(result.private):
+        own = [all(bool(leaf.isfinite().all()) for leaf in leaves(kept)) for kept in result.private]
+        sound = sound & torch.tensor(own, device=sound.device)
     return result._replace(loss=torch.where(sound, result.loss, torch.nan))

@@ -52,11 +52,14 @@ class StackedTrainer:
                 torch.cuda.empty_cache()
         if order != sorted(order):
             trained = take(trained, torch.tensor(order).argsort().to(self.work.device))
-        sizes = [len(load.tasks) for load in loads]
-        ends = list(accumulate(sizes))
+        ends = list(accumulate(len(load.tasks) for load in loads))
+        mine = [slice(end - len(load.tasks), end) for load, end in zip(loads, ends, strict=True)]
         return [
-            Result(**(trained if len(loads) == 1 else take(trained, slice(end - size, end))))
-            for size, end in zip(sizes, ends, strict=True)
+            Result(
+                **(trained if len(loads) == 1 else take(trained, part)),
+                private=tuple(task.private for task in opened[part]),
+            )
+            for part in mine
         ]
 
     def close(self) -> None:
@@ -65,7 +68,7 @@ class StackedTrainer:
     def _train(self, opened: Sequence[Opened], owners: Sequence[int], received: Tree, runs: int) -> Tree:
         pieces = [slice(first, first + self.chunk) for first in range(0, len(opened), self.chunk)]
         return concatenate(
-            [self._train_chunk(opened[piece], owners[piece], received, runs)._asdict() for piece in pieces]
+            [self._train_chunk(opened[piece], owners[piece], received, runs).to_tree() for piece in pieces]
         )
 
     def _train_chunk(

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from counterpoise.client.functional import FunctionalModel
+from counterpoise.client.measure import outputs_of
 from counterpoise.client.plan import Plan, make_plan
 from counterpoise.core.local import Local
 from counterpoise.core.messages import Broadcast, Result, Task
 from counterpoise.core.method import Method
-from counterpoise.core.part import Batch, ClientData, Stats
+from counterpoise.core.part import Batch, ClientData, Outputs, Part, Stats, Visit
 from counterpoise.core.protocol import Ask, Rejection
 from counterpoise.core.rng import generator
 from counterpoise.core.tree import Tree, tmap
@@ -87,6 +88,13 @@ class Workplace:
         """A tree moved to the device of the training data."""
         return tmap(lambda leaf: leaf.to(self.device, non_blocking=True), tree)
 
+    def outputs_on(self, broadcast: Broadcast, rows: Tensor) -> Outputs:
+        """The received model's outputs on training rows, on the CPU."""
+        data, scaling = self.federation.train.x, self.federation.scaling
+        x = data.index_select(0, rows.to(data.device))
+        found = outputs_of(self.model, broadcast.params, broadcast.buffers, x, scaling)
+        return Outputs(found.logits.cpu(), found.features.cpu())
+
     def like(self, value: float) -> Tensor:
         """A number as a tensor of the model's type."""
         return torch.full((), value, dtype=self.model.dtype)
@@ -104,7 +112,8 @@ class Opened(NamedTuple):
     plan: Plan
     draws: Draws  # [S, B, *] what the augmentation will do
     stats: Stats
-    memory: Memory
+    memory: Memory  # of parts that enroll: it stacks
+    private: Memory  # of parts that only prepare: of any shape, and on the CPU
 
 
 class Workload(NamedTuple):
@@ -124,17 +133,25 @@ class Workload(NamedTuple):
 
 def open_task(work: Workplace, task: Task, memory: Memory, broadcast: Broadcast) -> Opened:
     """Let the parts prepare the client's data, then plan the round."""
-    data, memory = work.federation.client(task.client), dict(memory)
+    data, kept = work.federation.client(task.client), dict(memory)
     for part in work.method.parts:
         if part.prepare is not None:
-            stream = generator(work.seed, f"prepare {part.name}", broadcast.round, task.client)
-            shared, kept = (tmap(Tensor.cpu, of.get(part.name, {})) for of in (broadcast.shared, memory))
-            data, kept = part.prepare(data, shared, kept, task.knobs, stream)
-            memory.update({part.name: work.place(kept)} if kept else {})
+            data, own = part.prepare(data, _visit(work, part, task, kept, broadcast))
+            kept.update({part.name: own} if own else {})
     stream = generator(work.seed, "plan", broadcast.round, task.client)
     plan = make_plan(data, work.local.batch_size, work.local.epochs, work.local.batching, stream)
     draws = draw_augmentation(work, plan, generator(work.seed, "augment", broadcast.round, task.client))
-    return Opened(data, plan, draws, _stats(work, task, data, plan, broadcast.lr), memory)
+    stats = _stats(work, task, data, plan, broadcast.lr)
+    enrolled = {part.name for part in work.method.parts if part.enroll is not None}
+    stacking = work.place({name: own for name, own in kept.items() if name in enrolled})
+    private = {name: own for name, own in kept.items() if name not in enrolled}
+    return Opened(data, plan, draws, stats, stacking, private)
+
+
+def _visit(work: Workplace, part: Part, task: Task, memory: Memory, broadcast: Broadcast) -> Visit:
+    shared, kept = (tmap(Tensor.cpu, of.get(part.name, {})) for of in (broadcast.shared, memory))
+    stream = generator(work.seed, f"prepare {part.name}", broadcast.round, task.client)
+    return Visit(shared, kept, task.knobs, stream, partial(work.outputs_on, broadcast))
 
 
 def draw_augmentation(work: Workplace, plan: Plan, stream: torch.Generator) -> Draws:

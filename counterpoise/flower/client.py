@@ -87,7 +87,7 @@ def _train_tasks(work: Workplace, ask: TrainAsk, known: Tree | None) -> tuple[Tr
     count = len(ask.tasks)
     [result] = service.train(LoopTrainer(), [Workload(work, ask.tasks, [memory] * count, broadcast)])
     samples = len(work.federation.clients[ask.tasks[0].client])
-    kept = rows(result.memory, count)[-1] if result.memory else {}
+    kept = result.memories(count)[-1]
     return TrainReply(samples, rows(result.reply_tree(), count), ""), kept
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flwr.app import RecordDict
 
-from counterpoise.engines.service import survey
+from counterpoise.engines.service import survey, tally
 from counterpoise.engines.workplace import Workplace
 from counterpoise.flower.messages import Hello
 from counterpoise.flower.records import pack_facts, pack_tree, take, unpack_facts, unpack_tree
@@ -32,7 +32,9 @@ def answer_hello(work: Workplace, name: str, client: int) -> RecordDict:
         "counts": counts,
         "held_out": held_out,
     }
-    return RecordDict({"reply": pack_facts(facts), "surveys": pack_tree(survey(work, client))})
+    return RecordDict(
+        {"reply": pack_facts(facts), "surveys": pack_tree(survey(work, client) | tally(work, client))}
+    )
 
 
 def read_hello(content: RecordDict, classes: int) -> Hello:

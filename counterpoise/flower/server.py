@@ -128,14 +128,26 @@ class FlowerEngine:
 
     def survey(self, clients: Sequence[int]) -> dict[str, Tree]:
         """The surveys in the clients' hellos."""
-        spec, surveys = survey_spec(self.work), []
+        return self._said(clients, [part.name for part in self.work.method.parts if part.survey is not None])
+
+    def tally(self, clients: Sequence[int]) -> dict[str, Tree]:
+        """The sums of the tallies in the clients' hellos."""
+        tallied = [part.name for part in self.work.method.parts if part.tally is not None]
+        return {
+            part: tmap(lambda leaf: leaf.sum(0), tree) for part, tree in self._said(clients, tallied).items()
+        }
+
+    def _said(self, clients: Sequence[int], parts: Sequence[str]) -> dict[str, Tree]:
+        """Part name -> [N, ...] what each client said of it before round 0, checked."""
+        spec, said = survey_spec(self.work), []
         for name in (self.roster.names[client] for client in clients):
             try:
-                surveys.append(self.roster.hellos[name].surveys)
-                check_spec(surveys[-1], spec)
+                said.append(self.roster.hellos[name].surveys)
+                check_spec(said[-1], spec)
             except (Refused, KeyError) as refusal:
                 raise RunError(f"client {name} gave no usable answer before round 0: {refusal}") from None
-        return {part: tmap(self._placed, tree) for part, tree in stack(surveys).items()} if surveys else {}
+        found = stack(said) if said else {}
+        return {part: tmap(self._placed, found[part]) for part in parts if part in found}
 
     def close(self) -> None:
         """Nodes keep running."""

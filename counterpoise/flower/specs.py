@@ -14,7 +14,7 @@ from counterpoise.core.tree import Tree, flatten, unflatten
 from counterpoise.data.dataset import Samples
 from counterpoise.data.federation import Federation
 from counterpoise.engines.loop import train_task
-from counterpoise.engines.service import first_memory, survey
+from counterpoise.engines.service import first_memory, survey, tally
 from counterpoise.engines.workplace import Workplace
 from counterpoise.flower.refusal import Refused
 
@@ -67,8 +67,9 @@ def reply_spec(work: Workplace, task: Task, broadcast: Broadcast) -> TreeSpec:
 
 
 def survey_spec(work: Workplace) -> TreeSpec:
-    """The form of a client's surveys before round 0."""
-    return spec_of(survey(probe(work), 0))
+    """The form of a client's surveys and tallies before round 0."""
+    invented = probe(work)
+    return spec_of(survey(invented, 0) | tally(invented, 0))
 
 
 def sums_spec(work: Workplace, params: Tree, buffers: Tree, measurement: Measurement) -> TreeSpec:

@@ -7,9 +7,7 @@ from counterpoise.parts.server import optional_server_step, server_momentum
 from counterpoise.registry.schema import Positive, ProperFraction
 
 
-@method(
-    "fedavgm", paper="Hsu et al. 2019, arXiv:1909.06335", off={"beta": 0.0}, renamed={"server": "server_lr"}
-)
+@method(paper="Hsu et al. 2019, arXiv:1909.06335", off={"beta": 0.0}, renamed={"server": "server_lr"})
 def fedavgm(
     beta: ProperFraction = 0.9, server_lr: Positive = 1.0, weighting: Weighting = "samples"
 ) -> Method:

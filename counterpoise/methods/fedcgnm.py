@@ -11,7 +11,7 @@ from counterpoise.parts.grouping import Grouping
 from counterpoise.registry.schema import Count, ProperFraction
 
 
-@method("fedcgnm", paper=PAPER)
+@method(paper=PAPER)
 def fedcgnm(
     groups: Count = 2,
     beta: ProperFraction = 0.5,
@@ -27,7 +27,7 @@ def fedcgnm(
     return Method((group_momentum(groups, beta, grouping, minority, group_batches),), weighting)
 
 
-@method("fedcgn", paper=PAPER)
+@method(paper=PAPER)
 def fedcgn(
     groups: Count = 2,
     grouping: Grouping = "variance",
@@ -39,7 +39,7 @@ def fedcgn(
     return Method((group_momentum(groups, 0.0, grouping, minority, group_batches),), weighting)
 
 
-@method("pcn", paper="Francazi et al. 2023, arXiv:2207.00391")
+@method(paper="Francazi et al. 2023, arXiv:2207.00391")
 def pcn(group_batches: GroupBatches = "shared", weighting: Weighting = "samples") -> Method:
     """``y <- y - lr sum_c g_c / ||g_c||`` over the classes of a batch: as many backward passes per step as classes.
 

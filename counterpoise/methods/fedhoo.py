@@ -17,7 +17,7 @@ from counterpoise.registry.schema import Count, Fraction, NonNegative, Whole
 PAPER = "FedHOO (paper 000), Algorithm 2"
 
 
-@method("fedhoo", paper=PAPER, off={"low": 0.0, "high": 0.0})
+@method(paper=PAPER, off={"low": 0.0, "high": 0.0})
 def fedhoo(
     low: Fraction = 0.4,
     high: Fraction = 0.8,

@@ -9,7 +9,7 @@ from counterpoise.registry.schema import Positive, ProperFraction
 PAPER = "Reddi et al. 2021, arXiv:2003.00295, Algorithm 2"
 
 
-@method("fedadam", paper=PAPER)
+@method(paper=PAPER)
 def fedadam(
     lr: Positive = 0.1,
     beta1: ProperFraction = 0.9,
@@ -21,7 +21,7 @@ def fedadam(
     return Method((server_adaptive("adam", lr, beta1, beta2, tau),), weighting)
 
 
-@method("fedyogi", paper=PAPER)
+@method(paper=PAPER)
 def fedyogi(
     lr: Positive = 0.1,
     beta1: ProperFraction = 0.9,

@@ -15,7 +15,7 @@ from counterpoise.registry.schema import Count, Fraction, NonNegative, Whole
 PAPER = "Bubeck et al. 2011, JMLR 12"
 
 
-@method("hoo", paper=PAPER, off={"low": 0.0, "high": 0.0})
+@method(paper=PAPER, off={"low": 0.0, "high": 0.0})
 def hoo(
     low: Fraction = 0.4,
     high: Fraction = 0.8,

@@ -7,7 +7,7 @@ from counterpoise.parts.contrastive import PAPER, model_contrastive
 from counterpoise.registry.schema import NonNegative, Positive
 
 
-@method("moon", paper=PAPER, off={"mu": 0.0})
+@method(paper=PAPER, off={"mu": 0.0})
 def moon(mu: NonNegative = 1.0, temperature: Positive = 0.5, weighting: Weighting = "samples") -> Method:
     """``cross-entropy + mu l_con``: features are drawn to the global model's and away from those of the client's last model."""
     return Method((model_contrastive(mu, temperature),), weighting)

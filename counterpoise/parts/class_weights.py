@@ -16,33 +16,30 @@ from counterpoise.parts.counts import Counts, from_counts
 from counterpoise.registry.schema import Fraction as Share
 
 
-@part("weighted_ce")
+@part()
 def weighted_ce(counts: Counts = "local") -> Part:
     """``w_y * loss``, ``w_c`` proportional to ``1 / n_c``, summing to C over the present classes, 0 for absent ones."""
-    return from_counts(
-        "weighted_ce", lambda n: {"weights": inverse_weights(n)}, counts, weight=weight_by_class
-    )
+    return from_counts(lambda n: {"weights": inverse_weights(n)}, counts, weight=weight_by_class)
 
 
-@part("class_balanced", paper="Cui et al. 2019, arXiv:1901.05555")
+@part(paper="Cui et al. 2019, arXiv:1901.05555")
 def class_balanced(beta: Share = 0.9999, counts: Counts = "local") -> Part:
     """``w_y * loss``, ``w_c`` proportional to ``(1 - beta) / (1 - beta^n_c)``, summing to C over the present classes."""
     return from_counts(
-        "class_balanced",
         lambda n: {"weights": inverse_weights(effective_number(n, beta))},
         counts,
         weight=weight_by_class,
     )
 
 
-@part("deferred_reweighting", paper="Cao et al. 2019, arXiv:1906.07413", off={"start": 1.0})
+@part(paper="Cao et al. 2019, arXiv:1906.07413", off={"start": 1.0})
 def deferred_reweighting(start: Share = 0.8, beta: Share = 0.9999, counts: Counts = "local") -> Part:
     """Weights of `class_balanced` from round ``start * rounds`` on, none before: with `ldam` this is LDAM-DRW."""
     balanced = class_balanced(beta, counts)
 
-    def init(params: Params, census: Census, surveys: Tree) -> Tree:
+    def init(params: Params, census: Census, tallied: Tree) -> Tree:
         # As a fraction: 0.55 * 100 is more than 55 in floats.
-        known = balanced.init(params, census, surveys) if balanced.init is not None else {}
+        known = balanced.init(params, census, tallied) if balanced.init is not None else {}
         return known | {"first": torch.tensor(math.ceil(Fraction(str(start)) * census.rounds))}
 
     def send(slot: Tree, round: int) -> Tree:

@@ -17,7 +17,7 @@ from counterpoise.registry.schema import NonNegative, Positive
 PAPER = "Li, He & Song 2021, arXiv:2103.16257"
 
 
-@part("model_contrastive", paper=PAPER, off={"mu": 0.0})
+@part(paper=PAPER, off={"mu": 0.0})
 def model_contrastive(mu: NonNegative = 1.0, temperature: Positive = 0.5) -> Part:
     """``-log softmax(z)_y + mu l``, ``l = -log e^{s(f, f_glob)/T} / (e^{s(f, f_glob)/T} + e^{s(f, f_prev)/T})``, s the cosine.
 
@@ -51,12 +51,4 @@ def model_contrastive(mu: NonNegative = 1.0, temperature: Positive = 0.5) -> Par
     def finish(delta: Params, slot: Tree, memory: Tree, stats: Stats) -> tuple[Tree, Tree]:
         return {}, {"previous": add(slot["received"], delta)}
 
-    return Part(
-        "model_contrastive",
-        adapt=adapt,
-        enroll=enroll,
-        start=start,
-        loss=loss,
-        finish=finish,
-        uploads=False,
-    )
+    return Part(adapt=adapt, enroll=enroll, start=start, loss=loss, finish=finish, uploads=False)

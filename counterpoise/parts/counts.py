@@ -1,4 +1,4 @@
-"""Constants that a loss derives from class counts: the client's own, or those of all clients, surveyed once."""
+"""Constants that a loss derives from class counts: the client's own, or those of all clients, of which only the sum is known."""
 
 from __future__ import annotations
 
@@ -8,25 +8,22 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from counterpoise.core.part import Census, ClientData, Part, Stats
+from counterpoise.core.part import Census, ClientData, Part, Stats, whole_slot
 from counterpoise.core.tree import Params, Tree, tmap
 
 Counts: TypeAlias = Literal["local", "global"]
 
 
-def survey_counts(data: ClientData, classes: int) -> Tree:
+def class_counts(data: ClientData, classes: int) -> Tree:
     """A client's samples of each class."""
     return {"counts": torch.bincount(data.labels, minlength=classes)}
 
 
-def from_counts(name: str, constants: Callable[[Tensor], Tree], counts: Counts, **hooks: Any) -> Part:
+def from_counts(constants: Callable[[Tensor], Tree], counts: Counts, **hooks: Any) -> Part:
     """A part whose step slot is ``constants(class counts)``; counts come as float64 [C]."""
 
-    def init(params: Params, census: Census, surveys: Tree) -> Tree:
-        return {"counts": surveys["counts"].sum(0)}
-
-    def send(slot: Tree, round: int) -> Tree:
-        return slot
+    def init(params: Params, census: Census, tallied: Tree) -> Tree:
+        return tallied
 
     def start_global(params: Params, shared: Tree, memory: Tree, stats: Stats) -> Tree:
         return _as_model(constants(shared["counts"].double()), stats)
@@ -35,8 +32,8 @@ def from_counts(name: str, constants: Callable[[Tensor], Tree], counts: Counts, 
         return _as_model(constants(stats.counts.double()), stats)
 
     if counts == "local":
-        return Part(name, start=start_local, **hooks)
-    return Part(name, survey=survey_counts, init=init, send=send, start=start_global, **hooks)
+        return Part(start=start_local, **hooks)
+    return Part(tally=class_counts, init=init, send=whole_slot, start=start_global, **hooks)
 
 
 def _as_model(constants: Tree, stats: Stats) -> Tree:

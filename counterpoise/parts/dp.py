@@ -22,7 +22,7 @@ Chance = Annotated[float, Interval(0, 1, open_low=True, open_high=True)]
 TOO_LITTLE = 1e-100  # noise whose square is 0: no privacy
 
 
-@part("dp", paper="McMahan et al. 2018, arXiv:1710.06963")
+@part(paper="McMahan et al. 2018, arXiv:1710.06963")
 def dp(clip: Positive = 1.0, noise: Noise = 1.0, delta: Chance = 1e-5) -> Part:
     """``delta <- (sum_k delta_k min(1, clip / |delta_k|) + noise clip N(0, I)) / M``, M the clients that a round asks.
 
@@ -61,7 +61,6 @@ def dp(clip: Positive = 1.0, noise: Noise = 1.0, delta: Chance = 1e-5) -> Part:
 
     chart = Chart("epsilon", "curve", f"Privacy spent so far: epsilon at delta = {delta:g}", spent)
     return Part(
-        "dp",
         init=init,
         weigh=weigh,
         treat=treat,

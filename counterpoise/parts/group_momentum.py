@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -10,7 +9,7 @@ import torch
 from torch import Tensor
 
 from counterpoise.core.method import part
-from counterpoise.core.part import ClientData, Gradient, Part, Stats, Step
+from counterpoise.core.part import ClientData, Gradient, Part, Stats, Step, Visit
 from counterpoise.core.tree import Params, Tree, leaves, tmap
 from counterpoise.parts.grouping import Grouping, group_members
 from counterpoise.registry.schema import Count, ProperFraction
@@ -21,7 +20,7 @@ SHORTEST = 1e-12  # a momentum shorter than this is not stretched to length one:
 GroupBatches: TypeAlias = Literal["shared", "separate"]
 
 
-@part("group_momentum", paper=PAPER)
+@part(paper=PAPER)
 def group_momentum(
     groups: Count = 2,
     beta: ProperFraction = 0.5,
@@ -40,14 +39,12 @@ def group_momentum(
     def members_of(counts: Tensor, owned: Tensor) -> Tensor:
         return group_members(counts, owned, groups, grouping, minority)
 
-    def prepare(
-        data: ClientData, shared: Tree, memory: Tree, knobs: Mapping[str, float], stream: torch.Generator
-    ) -> tuple[ClientData, Tree]:
+    def prepare(data: ClientData, visit: Visit) -> tuple[ClientData, Tree]:
         counts = torch.bincount(data.labels)
         # However often resampling repeats a sample, the client owns it once.
         first = np.unique(data.rows.numpy(), return_index=True)[1]
         members = members_of(counts, torch.bincount(data.labels[first], minlength=len(counts)))
-        return data._replace(strata=members.int().argmax(0)[data.labels]), memory
+        return data._replace(strata=members.int().argmax(0)[data.labels]), visit.memory
 
     def start(params: Params, shared: Tree, memory: Tree, stats: Stats) -> Tree:
         members = members_of(stats.counts, stats.owned).to(stats.lr)
@@ -62,7 +59,6 @@ def group_momentum(
         return found._replace(grads=sum_of_units(momentum)), slot | {"momentum": momentum}
 
     return Part(
-        "group_momentum",
         prepare=prepare if group_batches == "separate" else None,
         start=start,
         gradient=gradient,

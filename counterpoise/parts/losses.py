@@ -18,17 +18,17 @@ ABSENT = 1e-8  # what FedLC takes as the count of a class a client does not have
 CLOSE_TO_ZERO = 1e-12
 
 
-@part("cross_entropy")
+@part()
 def cross_entropy() -> Part:
     """``-log softmax(z)_y``: what every method uses unless another loss is listed."""
 
     def loss(outputs: Outputs, batch: Batch, slot: Tree) -> Tensor:
         return plain_cross_entropy(outputs, batch)
 
-    return Part("cross_entropy", loss=loss)
+    return Part(loss=loss)
 
 
-@part("focal", paper="Lin et al. 2017, arXiv:1708.02002", off={"gamma": 0.0})
+@part(paper="Lin et al. 2017, arXiv:1708.02002", off={"gamma": 0.0})
 def focal(gamma: NonNegative = 2.0) -> Part:
     """``-(1 - p_y)^gamma log p_y``: easy samples count less."""
 
@@ -38,11 +38,10 @@ def focal(gamma: NonNegative = 2.0) -> Part:
         doubt = (-torch.expm1(log_p)).clamp(min=CLOSE_TO_ZERO)
         return -doubt.pow(gamma) * log_p
 
-    return Part("focal", loss=loss)
+    return Part(loss=loss)
 
 
 @part(
-    "balanced_softmax",
     paper="Ren et al. 2020, arXiv:2007.10740; PriorCE of Hong et al. 2021, arXiv:2012.00321",
     off={"tau": 0.0},
 )
@@ -57,10 +56,10 @@ def balanced_softmax(tau: NonNegative = 1.0, counts: Counts = "local") -> Part:
     def loss(outputs: Outputs, batch: Batch, slot: Tree) -> Tensor:
         return F.cross_entropy(outputs.logits + slot["shift"], batch.y, reduction="none")
 
-    return from_counts("balanced_softmax", constants, counts, loss=loss)
+    return from_counts(constants, counts, loss=loss)
 
 
-@part("ldam", paper="Cao et al. 2019, arXiv:1906.07413")
+@part(paper="Cao et al. 2019, arXiv:1906.07413")
 def ldam(max_margin: NonNegative = 0.5, scale: Positive = 30.0, counts: Counts = "local") -> Part:
     """``CE(scale (z - m_y e_y))``, ``m_c = max_margin n_c^(-1/4) / max``, on a cosine head; see `deferred_reweighting`.
 
@@ -78,12 +77,10 @@ def ldam(max_margin: NonNegative = 0.5, scale: Positive = 30.0, counts: Counts =
             scale * (outputs.logits - own_class * slot["margin"]), batch.y, reduction="none"
         )
 
-    return from_counts(
-        "ldam", constants, counts, loss=loss, adapt=lambda module: replace_head(module, CosineHead)
-    )
+    return from_counts(constants, counts, loss=loss, adapt=lambda module: replace_head(module, CosineHead))
 
 
-@part("fedlc", paper="Zhang et al. 2022, arXiv:2209.00189", off={"tau": 0.0})
+@part(paper="Zhang et al. 2022, arXiv:2209.00189", off={"tau": 0.0})
 def fedlc(tau: NonNegative = 1.0) -> Part:
     """``CE(z - tau n_c^(-1/4))`` with local counts; an absent class (n = 1e-8) all but leaves the softmax.
 
@@ -97,4 +94,4 @@ def fedlc(tau: NonNegative = 1.0) -> Part:
     def loss(outputs: Outputs, batch: Batch, slot: Tree) -> Tensor:
         return F.cross_entropy(outputs.logits + slot["shift"], batch.y, reduction="none")
 
-    return from_counts("fedlc", constants, "local", loss=loss)
+    return from_counts(constants, "local", loss=loss)

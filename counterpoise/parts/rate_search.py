@@ -14,7 +14,7 @@ from counterpoise.core.messages import Replies, Task
 from counterpoise.core.part import Census, Chart, Judge, Part
 from counterpoise.core.tree import Params, Tree, tmap
 from counterpoise.errors import ConfigError
-from counterpoise.parts.counts import survey_counts
+from counterpoise.parts.counts import class_counts
 from counterpoise.parts.rate_tree import Nodes, plant, sides
 
 MANY, MOST = 2**8, 2**12  # models per round: more give a warning, an error
@@ -82,7 +82,7 @@ def rate_search(
 
     return Part(
         name,
-        survey=None if clusters is None else survey_counts,
+        survey=None if clusters is None else class_counts,
         init=init,
         propose=propose,
         choose=choose,

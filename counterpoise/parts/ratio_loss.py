@@ -10,12 +10,12 @@ from torch import Tensor, nn
 
 from counterpoise.core.messages import average_buffers
 from counterpoise.core.method import part
-from counterpoise.core.part import Batch, Census, Chart, Exchange, Outputs, Part, Stats
+from counterpoise.core.part import Batch, Census, Chart, Exchange, Outputs, Part, Stats, whole_slot
 from counterpoise.core.tree import Params, Tree, add
 from counterpoise.errors import ConfigError
 from counterpoise.models.heads import has_features
 from counterpoise.parts.class_weights import weight_by_class
-from counterpoise.parts.counts import survey_counts
+from counterpoise.parts.counts import class_counts
 from counterpoise.registry.schema import NonNegative
 
 LARGEST = 5000.0  # largest ratio that is used
@@ -24,7 +24,7 @@ CLEAR = 0.8  # a weight is clearly of a class where all other classes' updates a
 WEIGHTS = Chart("weights", "bars", "Weight of each class", lambda slot: slot["weights"], "classes")
 
 
-@part("ratio_loss", paper="Wang et al. 2021, arXiv:2008.06217", off={"beta": 0.0, "alpha": 1.0})
+@part(paper="Wang et al. 2021, arXiv:2008.06217", off={"beta": 0.0, "alpha": 1.0})
 def ratio_loss(
     alpha: NonNegative = 1.0, beta: NonNegative = 0.1, source: Literal["counts", "auxiliary"] = "counts"
 ) -> Part:
@@ -43,15 +43,12 @@ def ratio_loss(
             )
         return module
 
-    def init(params: Params, census: Census, surveys: Tree) -> Tree:
+    def init(params: Params, census: Census, tallied: Tree) -> Tree:
         if source == "auxiliary":
             return {"weights": torch.ones(census.classes, dtype=torch.float64)}
-        counts = surveys["counts"].sum(0).double().cpu()
+        counts = tallied["counts"].double().cpu()
         ratios = torch.where(counts > 0, counts.max() / counts.clamp(min=1), 1.0)
         return {"weights": alpha + beta * ratios}
-
-    def send(slot: Tree, round: int) -> Tree:
-        return slot
 
     def start(params: Params, shared: Tree, memory: Tree, stats: Stats) -> Tree:
         return {"weights": shared["weights"].to(stats.lr)}
@@ -64,11 +61,10 @@ def ratio_loss(
         return delta, {"weights": (alpha + beta * update_ratios(means.double().cpu()))}
 
     return Part(
-        "ratio_loss",
         adapt=adapt if source == "auxiliary" else None,
-        survey=survey_counts if source == "counts" else None,
+        tally=class_counts if source == "counts" else None,
         init=init,
-        send=send,
+        send=whole_slot,
         start=start,
         weight=weight_by_class,
         update=update if source == "auxiliary" else None,

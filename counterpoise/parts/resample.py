@@ -5,7 +5,7 @@ The paper prints ``(n_max / n_c)^r`` as a class's number of samples; only as a f
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated
 
 import torch
@@ -13,10 +13,10 @@ from torch import Tensor
 
 from counterpoise.core.messages import Task
 from counterpoise.core.method import part
-from counterpoise.core.part import Census, Chart, ClientData, Exchange, Part, Stats
+from counterpoise.core.part import Census, Chart, ClientData, Exchange, Part, Stats, Visit
 from counterpoise.core.tree import Params, Tree
 from counterpoise.errors import ConfigError
-from counterpoise.parts.counts import Counts, survey_counts
+from counterpoise.parts.counts import Counts, class_counts
 from counterpoise.registry.schema import Fraction, Interval
 
 PAPER = "FedCGNM (paper 000), section 3.3"
@@ -29,7 +29,7 @@ GROWTH = Chart(
 )
 
 
-@part("resample", paper=PAPER, off={"rate": 0.0})
+@part(paper=PAPER, off={"rate": 0.0})
 def resample(
     rate: Fraction | list[Fraction] = 0.6,
     counts: Counts = "local",
@@ -41,12 +41,12 @@ def resample(
     the factor is that of all clients' counts. An epoch is a pass over the longer list. A task's own `rate` takes precedence.
     """
 
-    def init(params: Params, census: Census, surveys: Tree) -> Tree:
+    def init(params: Params, census: Census, tallied: Tree) -> Tree:
         if isinstance(rate, list) and len(rate) != census.clients:
             raise ConfigError(
                 f"resample: rate must be one number, or a list of one per client ({census.clients}), not of {len(rate)}"
             )
-        known = {"counts": surveys["counts"].sum(0)} if counts == "global" else {}
+        known = {"counts": tallied["counts"]} if counts == "global" else {}
         return known | {"growth": torch.ones(census.clients)}
 
     def send(slot: Tree, round: int) -> Tree:
@@ -56,15 +56,13 @@ def resample(
         assert isinstance(rate, list)
         return [Task(client, {"rate": rate[client]}) for client in cohort]
 
-    def prepare(
-        data: ClientData, shared: Tree, memory: Tree, knobs: Mapping[str, float], stream: torch.Generator
-    ) -> tuple[ClientData, Tree]:
-        chosen = knobs["rate"] if isinstance(rate, list) else knobs.get("rate", rate)
+    def prepare(data: ClientData, visit: Visit) -> tuple[ClientData, Tree]:
+        chosen = visit.knobs["rate"] if isinstance(rate, list) else visit.knobs.get("rate", rate)
         if data.strata is not None:
             raise ConfigError("resample must come before the part that draws batches by group; list it first")
-        own = torch.bincount(data.labels, minlength=len(shared.get("counts", [0])))
-        wanted = wanted_counts(own, shared.get("counts", own), chosen, cap)
-        return repeat(data, own, wanted, stream), memory
+        own = torch.bincount(data.labels, minlength=len(visit.shared.get("counts", [0])))
+        wanted = wanted_counts(own, visit.shared.get("counts", own), chosen, cap)
+        return repeat(data, own, wanted, visit.stream), visit.memory
 
     def finish(delta: Params, slot: Tree, memory: Tree, stats: Stats) -> tuple[Tree, Tree]:
         grown = stats.counts.sum().to(stats.lr) / stats.owned.sum().clamp(min=1)
@@ -77,8 +75,7 @@ def resample(
         return delta, slot | {"growth": growth.scatter(0, replies.client.to(growth.device), latest)}
 
     return Part(
-        "resample",
-        survey=survey_counts if counts == "global" else None,
+        tally=class_counts if counts == "global" else None,
         init=init,
         send=send if counts == "global" else None,
         propose=propose if isinstance(rate, list) else None,

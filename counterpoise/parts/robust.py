@@ -21,17 +21,17 @@ MOST_REPLIES = 2**53  # more than any round has
 Trim = Annotated[float, Interval(0, 0.5, open_high=True)]
 
 
-@part("median", paper=YIN)
+@part(paper=YIN)
 def median() -> Part:
     """``delta_j <- median over the replies of (delta_k)_j`` for each coordinate j; of an even number the mean of the middle two."""
 
     def treat(deltas: Params, slot: Tree, exchange: Exchange) -> Params:
         return tmap(lambda leaf: for_all(_median(leaf), leaf), deltas)
 
-    return Part("median", treat=treat)
+    return Part(treat=treat)
 
 
-@part("trimmed_mean", paper=YIN, off={"beta": 0.0})
+@part(paper=YIN, off={"beta": 0.0})
 def trimmed_mean(beta: Trim = 0.2) -> Part:
     """The weighted mean of each coordinate without its ``floor(beta K)`` largest and as many smallest values.
 
@@ -44,10 +44,10 @@ def trimmed_mean(beta: Trim = 0.2) -> Part:
             tmap(lambda leaf: for_all(_trimmed(leaf, exchange.weights, cut), leaf), deltas) if cut else deltas
         )
 
-    return Part("trimmed_mean", treat=treat, least_replies=least_trimmed(beta))
+    return Part(treat=treat, least_replies=least_trimmed(beta))
 
 
-@part("krum", paper="Blanchard et al. 2017, arXiv:1703.02757")
+@part(paper="Blanchard et al. 2017, arXiv:1703.02757")
 def krum(byzantine: Whole = 1) -> Part:
     """The one update with the least sum of squared distances to its ``K - byzantine - 2`` nearest others.
 
@@ -63,17 +63,17 @@ def krum(byzantine: Whole = 1) -> Part:
         best = int(scores.argmin())
         return tmap(lambda leaf: for_all(leaf[best], leaf), deltas)
 
-    return Part("krum", treat=treat, least_replies=2 * byzantine + 3)
+    return Part(treat=treat, least_replies=2 * byzantine + 3)
 
 
-@part("clip_updates", paper="Sun et al. 2019, arXiv:1911.07963")
+@part(paper="Sun et al. 2019, arXiv:1911.07963")
 def clip_updates(norm: Positive = 1.0) -> Part:
     """``delta_k <- delta_k min(1, norm / |delta_k|)``: no update is longer than `norm`."""
 
     def treat(deltas: Params, slot: Tree, exchange: Exchange) -> Params:
         return clip_rows(deltas, norm, len(exchange.weights))
 
-    return Part("clip_updates", treat=treat)
+    return Part(treat=treat)
 
 
 def clip_rows(stacked: Params, bound: float, count: int) -> Params:

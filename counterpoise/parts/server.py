@@ -14,17 +14,17 @@ from counterpoise.registry.schema import Interval, Positive, ProperFraction
 Adaptivity = Annotated[float, Interval(0, 1e15, open_low=True)]  # its square fits into a float32
 
 
-@part("server_step", off={"lr": 1.0})
+@part(off={"lr": 1.0})
 def server_step(lr: Positive = 1.0) -> Part:
     """``x <- x + lr * delta``."""
 
     def update(delta: Params, slot: Tree, exchange: Exchange) -> tuple[Params, Tree]:
         return multiply(delta, lr), slot
 
-    return Part("server_step", update=update)
+    return Part(update=update)
 
 
-@part("server_momentum", paper="Hsu et al. 2019, arXiv:1909.06335", off={"beta": 0.0})
+@part(paper="Hsu et al. 2019, arXiv:1909.06335", off={"beta": 0.0})
 def server_momentum(beta: ProperFraction = 0.9) -> Part:
     """``m <- beta m + delta``, ``x <- x + m``."""
 
@@ -36,10 +36,10 @@ def server_momentum(beta: ProperFraction = 0.9) -> Part:
         return momentum, {"momentum": momentum}
 
     chart = Chart("momentum", "curve", "Norm of the server's momentum", lambda slot: norm(slot["momentum"]))
-    return Part("server_momentum", init=init, update=update, charts=(chart,))
+    return Part(init=init, update=update, charts=(chart,))
 
 
-@part("server_adaptive", paper="Reddi et al. 2021, arXiv:2003.00295, Algorithm 2")
+@part(paper="Reddi et al. 2021, arXiv:2003.00295, Algorithm 2")
 def server_adaptive(
     rule: Literal["adam", "yogi"] = "adam",
     lr: Positive = 0.1,
@@ -66,7 +66,7 @@ def server_adaptive(
         square = tmap(adam if rule == "adam" else yogi, slot["square"], delta)
         return tmap(lambda m, v: lr * m / (v.sqrt() + tau), mean, square), {"mean": mean, "square": square}
 
-    return Part("server_adaptive", init=init, update=update)
+    return Part(init=init, update=update)
 
 
 def optional_server_step(lr: float) -> tuple[Part, ...]:

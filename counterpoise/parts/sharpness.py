@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from counterpoise.core.method import part
-from counterpoise.core.part import Gradient, Part, Step
-from counterpoise.core.tree import Tree, add, norm
+from counterpoise.core.part import Census, Exchange, Gradient, Part, Stats, Step, whole_slot
+from counterpoise.core.tree import Params, Tree, add, multiply, norm, subtract
 from counterpoise.registry.schema import NonNegative
 
+FEDLESAM = "Fan et al. 2024, arXiv:2405.18890"
 TINY = 1e-7
 
 
 @part(
-    "sam",
     paper="Foret et al. 2021, arXiv:2010.01412; in clients: Qu et al. 2022, arXiv:2206.02618",
     off={"rho": 0.0},
 )
@@ -26,4 +26,24 @@ def sam(rho: NonNegative = 0.1) -> Part:
             buffers=here.buffers, loss=here.loss, outputs=here.outputs
         ), slot
 
-    return Part("sam", gradient=gradient)
+    return Part(gradient=gradient)
+
+
+@part(paper=FEDLESAM, off={"rho": 0.0})
+def global_perturbation(rho: NonNegative = 0.1) -> Part:
+    """``g <- grad f(y + e)``, ``e = rho (x_{t-1} - x_t) / ||x_{t-1} - x_t||`` constant over a round, 0 in round 0."""
+
+    def init(params: Params, census: Census, surveys: Tree) -> Tree:
+        return {"previous": params}
+
+    def start(params: Params, shared: Tree, memory: Tree, stats: Stats) -> Tree:
+        back = subtract(shared["previous"], params)
+        return {"perturbation": multiply(back, rho / norm(back).clamp(min=1e-12))}
+
+    def gradient(slot: Tree, step: Step) -> tuple[Gradient, Tree]:
+        return step.gradient_at(add(step.params, slot["perturbation"])), slot
+
+    def update(delta: Params, slot: Tree, exchange: Exchange) -> tuple[Params, Tree]:
+        return delta, {"previous": exchange.params}
+
+    return Part(init=init, send=whole_slot, start=start, gradient=gradient, update=update)

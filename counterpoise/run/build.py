@@ -82,7 +82,7 @@ def build_simulation(
     _check_precision(functional, settings, federation)
     _check_search(composed, federation, cohort)
     _check_server_samples(composed, federation)
-    _check_replies(composed, cohort.expected(federation.samples()))
+    _check_replies(composed, cohort.size or clients)
     _check_private(composed, functional)
     work = Workplace(composed, functional, local, federation, seed, augment)
     _check_cohort(work, cohort)

@@ -33,6 +33,7 @@ from counterpoise.server.round import (
     diagnose,
     open_round,
     open_server,
+    present,
 )
 from counterpoise.server.search import Scores, Traffic, propose_tasks
 
@@ -144,9 +145,13 @@ class Simulation:
         """Stop worker processes."""
         self.engine.close()
 
+    def presented(self, state: ServerState) -> tuple[Params, Params]:
+        """The parameters and buffers that are scored and saved."""
+        return present(self.method, state)
+
     def module(self, state: ServerState) -> nn.Module:
         """The trained model as a torch module."""
-        return self.work.model.load(state.params, state.buffers)
+        return self.work.model.load(*self.presented(state))
 
     def _measure(self) -> Measure | None:
         """How a server rule may measure a model on the server's validation samples; None without such samples."""
@@ -159,14 +164,12 @@ class Simulation:
         )
 
     def _score(self, state: ServerState, samples: Samples) -> dict[str, Any]:
-        sums = measure(self.work.model, state.params, state.buffers, samples, self.work.federation.scaling)
+        sums = measure(self.work.model, *self.presented(state), samples, self.work.federation.scaling)
         return self.scoring.scores(sums)
 
     def _measure_clients(self, state: ServerState, clients: list[int], counted: Measurement) -> Tree:
         """Sums [W, ...] of the model on the held-out samples of each of these clients."""
-        params, buffers = (
-            tmap(lambda leaf: leaf.unsqueeze(0), tree) for tree in (state.params, state.buffers)
-        )
+        params, buffers = (tmap(lambda leaf: leaf.unsqueeze(0), tree) for tree in self.presented(state))
         return tmap(lambda leaf: leaf[:, 0], self.engine.measure(clients, params, buffers, counted))
 
 
@@ -193,13 +196,14 @@ def advance(
 
 def evaluate(simulations: Sequence[Simulation], states: Sequence[ServerState]) -> list[dict[str, Any]]:
     """Scores of each run; models of joined runs are evaluated on the test set in one pass."""
-    tested = [None] if len(simulations) == 1 else _tested(simulations[0], states)
+    tested = [None] if len(simulations) == 1 else _tested(simulations, states)
     return [sim.evaluate(state, sums) for sim, state, sums in zip(simulations, states, tested, strict=True)]
 
 
-def _tested(first: Simulation, states: Sequence[ServerState]) -> list[Tree]:
-    work, settings = first.work, first.settings
-    params, buffers = (stack([getattr(state, name) for state in states]) for name in ("params", "buffers"))
+def _tested(simulations: Sequence[Simulation], states: Sequence[ServerState]) -> list[Tree]:
+    work, settings = simulations[0].work, simulations[0].settings
+    shown = [sim.presented(state) for sim, state in zip(simulations, states, strict=True)]
+    params, buffers = stack([params for params, _ in shown]), stack([buffers for _, buffers in shown])
     with threads(settings.threads), arithmetic(settings.precision):
         sums = measure_many(work.model, params, buffers, work.federation.test, work.federation.scaling)
     return [take(sums, run) for run in range(len(states))]

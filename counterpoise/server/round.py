@@ -91,9 +91,10 @@ class Outcome(NamedTuple):
 
 def open_server(method: Method, params: Params, buffers: Params, census: Census, ask: Ask) -> ServerState:
     """Survey the clients where a part needs it, and let each part set up its server slot."""
-    surveys = ask.survey(range(census.clients))
+    everyone = range(census.clients)
+    known = ask.survey(everyone) | ask.tally(everyone)
     slots = {
-        part.name: part.init(params, census, surveys.get(part.name, {}))
+        part.name: part.init(params, census, known.get(part.name, {}))
         for part in method.parts
         if part.init is not None
     }
@@ -156,6 +157,15 @@ def update_model(method: Method, state: ServerState, exchange: Exchange) -> tupl
             delta, kept = part.update(delta, slots.get(part.name, {}), seen)
             slots.update({part.name: kept} if kept else {})
     return delta, slots
+
+
+def present(method: Method, state: ServerState) -> tuple[Params, Params]:
+    """The parameters and buffers that are scored and saved."""
+    params, buffers = state.params, state.buffers
+    for part in method.parts:
+        if part.present is not None:
+            params, buffers = part.present(params, buffers, state.slots.get(part.name, {}))
+    return params, buffers
 
 
 def diagnose(method: Method, state: ServerState) -> dict[str, dict[str, Any]]:

@@ -10,7 +10,7 @@ from counterpoise.registry.schema import Positive
 PAPER = "Jhunjhunwala et al. 2023, arXiv:2301.09604"
 
 
-@part("extrapolation", paper=PAPER)
+@part(paper=PAPER)
 def extrapolation(eps: Positive = 1e-3) -> Part:
     """``delta <- rate * delta``, ``rate = max(1, sum_k w_k ||delta_k||^2 / (2 (||delta||^2 + eps)))``.
 
@@ -22,15 +22,15 @@ def extrapolation(eps: Positive = 1e-3) -> Part:
         return {"square": norm(delta).square()}, memory
 
     def update(delta: Params, slot: Tree, exchange: Exchange) -> tuple[Params, Tree]:
-        squares = exchange.replies.upload["extrapolation"]["square"].double().cpu()  # [K]
+        squares = exchange.upload["square"].double().cpu()  # [K]
         mean_square = float((exchange.weights * squares).sum())
         rate = max(1.0, mean_square / (2 * (float(norm(delta)) ** 2 + eps)))
         return multiply(delta, rate), slot
 
-    return Part("extrapolation", finish=finish, update=update)
+    return Part(finish=finish, update=update)
 
 
-@method("fedexp", paper=PAPER)
+@method(paper=PAPER)
 def fedexp(eps: Positive = 1e-3, weighting: Weighting = "uniform") -> Method:
     """FedAvg with a server step that is chosen in each round, never shorter than FedAvg's."""
     return Method((extrapolation(eps),), weighting)

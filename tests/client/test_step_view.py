@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import pytest
 import torch
 from federations import LOOP, distance, run_rounds, simulate, small_model, unequal_federation
@@ -13,7 +11,7 @@ from counterpoise.client.functional import FunctionalModel
 from counterpoise.client.round import loss_of
 from counterpoise.core.local import Local
 from counterpoise.core.method import Method, build_method, compose
-from counterpoise.core.part import Batch, ClientData, Part, Stats, Step
+from counterpoise.core.part import Batch, ClientData, Part, Stats, Step, Visit
 from counterpoise.core.rng import generator
 from counterpoise.core.tree import Params, Tree, add, tmap
 from counterpoise.engines.choose import EngineSettings
@@ -74,10 +72,8 @@ def test_every_engine_shows_the_same(name: str, model: str) -> None:
 
 
 def test_a_part_may_scale_the_rate_of_its_client() -> None:
-    def prepare(
-        data: ClientData, shared: Tree, memory: Tree, knobs: Mapping[str, float], stream: torch.Generator
-    ) -> tuple[ClientData, Tree]:
-        return data._replace(rate=0.5), memory
+    def prepare(data: ClientData, visit: Visit) -> tuple[ClientData, Tree]:
+        return data._replace(rate=0.5), visit.memory
 
     halved = simulate(
         compose(build_method("fedavg"), Part("half", prepare=prepare)), local=Local(lr=0.2, batch_size=12)

@@ -10,7 +10,7 @@ from torch import Tensor
 from counterpoise.client.round import batch_loss
 from counterpoise.core.method import PARTS, Method
 from counterpoise.core.part import Batch, Census, ClientData, Outputs, Part, Stats
-from counterpoise.core.tree import Tree, stack
+from counterpoise.core.tree import Tree, stack, tmap
 
 
 def stats_of(counts: list[int], dtype: torch.dtype) -> Stats:
@@ -53,12 +53,11 @@ def weights_of(part: Part, counts: list[int], shared: Tree | None = None) -> lis
 
 
 def told(part: Part, clients: list[list[int]], rounds: int = 10, round: int = 0) -> Tree:
-    """What the server sends in a round after it has surveyed clients with these class counts."""
+    """What the server sends in a round after it has tallied clients with these class counts."""
     census = Census(torch.tensor([sum(c) for c in clients]), len(clients[0]), rounds)
-    surveys = (
-        [part.survey(_data(counts), len(counts)) for counts in clients] if part.survey is not None else []
-    )
-    slot = part.init({}, census, stack(surveys) if surveys else {}) if part.init is not None else {}
+    counted = [part.tally(_data(counts), len(counts)) for counts in clients] if part.tally is not None else []
+    total = tmap(lambda leaf: leaf.sum(0), stack(counted)) if counted else {}
+    slot = part.init({}, census, total) if part.init is not None else {}
     return part.send(slot, round) if part.send is not None else {}
 
 

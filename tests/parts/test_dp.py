@@ -225,9 +225,9 @@ def test_no_noise_is_told_as_no_privacy_in_the_records() -> None:
 LEADING: list[tuple[MethodSpec, str, str]] = [
     ("scaffold", "control_variates", "send more than their update"),
     ("fedcm", "server_direction", "send more than their update"),
-    ("fednova", "normalised_averaging", "treats each client's update"),
-    ("median", "median", "treats each client's update"),
-    ({"balanced_softmax": {"counts": "global"}}, "balanced_softmax", "asks clients about their samples"),
+    ("fednova", "normalised_averaging", "treats the updates too"),
+    ("median", "median", "treats the updates too"),
+    ({"balanced_softmax": {"counts": "global"}}, "balanced_softmax", "sums up what clients have"),
     ("fedhoo", "", ""),
 ]
 

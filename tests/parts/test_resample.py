@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from federations import ask_clients, distance, run_rounds, simulate
+from federations import ask_clients, distance, run_rounds, simulate, visit
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from loss_hooks import built, told
@@ -42,7 +42,7 @@ def _resampled(
     part = built("resample", **arguments)
     assert part.prepare is not None
     data = ClientData(100 + torch.arange(len(labels)), labels, chances)
-    return part.prepare(data, shared or {}, {}, knobs, generator(0, "resample", key))[0]
+    return part.prepare(data, visit(shared, knobs, generator(0, "resample", key)))[0]
 
 
 def _counts(data: ClientData, classes: int) -> list[int]:
@@ -182,9 +182,9 @@ def test_with_the_balanced_sampler_it_lengthens_the_epoch_in_either_order() -> N
     labels = _labels([12, 3, 0, 1])
     sampler = built("balanced_sampler")
     assert sampler.prepare is not None
-    chances = sampler.prepare(ClientData(labels, labels), {}, {}, {}, generator(0, "unused"))[0].chances
+    chances = sampler.prepare(ClientData(labels, labels), visit())[0].chances
     after = _resampled(labels, chances=chances, rate=1.0)
-    before, _ = sampler.prepare(_resampled(labels, rate=1.0), {}, {}, {}, generator(0, "unused"))
+    before, _ = sampler.prepare(_resampled(labels, rate=1.0), visit())
     assert torch.equal(after.rows, before.rows)
     assert after.chances is not None
     assert before.chances is not None

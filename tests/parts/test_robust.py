@@ -184,6 +184,11 @@ def test_a_trim_too_small_for_any_round_is_refused_in_words() -> None:
     assert least_trimmed(0.0) == 1
 
 
+def test_a_client_of_a_deployment_that_has_only_its_own_samples_is_not_refused() -> None:
+    federation = unequal_federation(sizes=(12, 0, 0, 0, 0))
+    assert simulate(["fedavg", "krum"], federation=federation, cohort=Cohort(size=5)).method.parts
+
+
 def test_lost_replies_leave_a_robust_rule_doing_its_best() -> None:
     for rule in ("trimmed_mean", "krum"):
         sim = simulate(["fedavg", rule], cohort=None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from federations import simulate
+from federations import simulate, visit
 from loss_hooks import built
 
 from counterpoise.client.plan import make_plan
@@ -18,7 +18,7 @@ from counterpoise.engines.workplace import open_task
 def _balanced(labels: torch.Tensor) -> ClientData:
     part = built("balanced_sampler")
     assert part.prepare is not None
-    data, _ = part.prepare(ClientData(torch.arange(len(labels)), labels), {}, {}, {}, generator(0, "unused"))
+    data, _ = part.prepare(ClientData(torch.arange(len(labels)), labels), visit())
     return data
 
 

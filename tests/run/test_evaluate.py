@@ -75,5 +75,5 @@ def test_groups_of_classes_can_be_given() -> None:
     federation = load_federation(experiment)
     assert build_scoring(experiment.evaluate, federation).shots.head == (9,)
     wrong = make_experiment({"evaluate": {"shots": {"head": [9], "medium": [1], "tail": [0]}}})
-    with pytest.raises(ConfigError, match="classes"):
+    with pytest.raises(ConfigError, match=r"shots .* 0 to 9"):
         build_scoring(wrong.evaluate, federation)

@@ -17,6 +17,7 @@ MOST_NAMED = 5  # seeds whose worst client is named
 WIDTHS = {"float32": 4, "float64": 8}
 HOOKS = {
     "survey": "asks every client once, before the first round",
+    "tally": "counts on every client once, and learns the sum",
     "send": "sends the clients of a round something besides the model",
     "enroll": "keeps a memory on each client from round to round, which is not sent",
     "finish": "may add something to what a client sends back",
@@ -25,6 +26,7 @@ HOOKS = {
     "weigh": "decides how much each reply counts",
     "treat": "changes each reply before they are averaged",
     "update": "learns from the replies, and may change the server's step",
+    "present": "changes the model that is scored and saved",
 }
 
 

@@ -122,9 +122,10 @@ def _finish(
             "files_sha256": _file_digests(run, metrics),
         }
     )
+    params, buffers = simulation.presented(state)
     write_atomically(
         folder.model,
-        save({name: t.detach().cpu().contiguous() for name, t in (state.params | state.buffers).items()}),
+        save({name: t.detach().cpu().contiguous() for name, t in (params | buffers).items()}),
     )
     folder.write_json(folder.summary, summary)
     return summary

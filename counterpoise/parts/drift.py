@@ -1,0 +1,132 @@
+"""Local steps that are held together: a pull to the received model, control variates, a regulariser, the server's direction."""
+
+from __future__ import annotations
+
+import torch
+
+from counterpoise.core.method import part
+from counterpoise.core.part import Census, Chart, Exchange, Part, Stats, Step, whole_slot
+from counterpoise.core.tree import Params, Tree, add, mix, multiply, norm, subtract, tmap, zeros
+from counterpoise.registry.schema import Fraction, NonNegative
+
+PROX = "Li et al. 2020, arXiv:1812.06127"
+SCAFFOLD = "Karimireddy et al. 2020, arXiv:1910.06378, Algorithm 1"
+TINY = 1e-12
+FEDDYN = "Acar et al. 2021, arXiv:2111.04263, Algorithm 1"
+FEDCM = "Xu et al. 2021, arXiv:2106.10874, Algorithm 2"
+
+
+@part(paper=PROX, off={"mu": 0.0})
+def prox(mu: NonNegative = 0.01) -> Part:
+    """``g + mu (y - x)``: the gradient of ``mu / 2 ||y - x||^2``."""
+
+    def start(params: Params, shared: Tree, memory: Tree, stats: Stats) -> Tree:
+        return {"anchor": params}
+
+    def adjust(grads: Params, slot: Tree, step: Step) -> tuple[Params, Tree]:
+        return add(grads, subtract(step.params, slot["anchor"]), mu), slot
+
+    return Part(start=start, adjust=adjust)
+
+
+@part(paper=SCAFFOLD)
+def control_variates() -> Part:
+    """``g + c - c_k``; then ``c_k <- c_k - c - delta_k / (lr steps)`` and ``c <- c + (1/N) sum_S change of c_k``.
+
+    N is the number of all clients, not of those that answered.
+    """
+
+    def init(params: Params, census: Census, surveys: Tree) -> Tree:
+        return {"control": zeros(params)}
+
+    def enroll(params: Params, classes: int) -> Tree:
+        return {"control": zeros(params)}
+
+    def start(params: Params, shared: Tree, memory: Tree, stats: Stats) -> Tree:
+        return {"correction": subtract(shared["control"], memory["control"])}
+
+    def adjust(grads: Params, slot: Tree, step: Step) -> tuple[Params, Tree]:
+        return add(grads, slot["correction"]), slot
+
+    def finish(delta: Params, slot: Tree, memory: Tree, stats: Stats) -> tuple[Tree, Tree]:
+        travelled = (stats.lr * stats.steps).clamp(min=TINY)  # a client that took no step stays where it was
+        control = tmap(lambda correction, d: -correction - d / travelled, slot["correction"], delta)
+        return {"change": subtract(control, memory["control"])}, {"control": control}
+
+    def update(delta: Params, slot: Tree, exchange: Exchange) -> tuple[Params, Tree]:
+        shares = torch.full_like(exchange.weights, 1 / exchange.clients)
+        change = mix(shares, exchange.upload["change"])
+        return delta, {"control": add(slot["control"], change)}
+
+    return Part(
+        init=init,
+        enroll=enroll,
+        send=whole_slot,
+        start=start,
+        adjust=adjust,
+        finish=finish,
+        update=update,
+        charts=(
+            Chart(
+                "control", "curve", "Norm of the server's control variate", lambda slot: norm(slot["control"])
+            ),
+        ),
+    )
+
+
+@part(paper=FEDDYN)
+def dynamic_regulariser(alpha: NonNegative = 0.1) -> Part:
+    """``g + alpha (y - x + h_k)``, ``h_k <- h_k + y_k - x``; the server adds the mean of all clients' h."""
+
+    def init(params: Params, census: Census, surveys: Tree) -> Tree:
+        return {"drift": zeros(params)}
+
+    def enroll(params: Params, classes: int) -> Tree:
+        return {"drift": zeros(params)}
+
+    def start(params: Params, shared: Tree, memory: Tree, stats: Stats) -> Tree:
+        return {"pull": subtract(memory["drift"], params)}
+
+    def adjust(grads: Params, slot: Tree, step: Step) -> tuple[Params, Tree]:
+        return add(grads, add(step.params, slot["pull"]), alpha), slot
+
+    def finish(delta: Params, slot: Tree, memory: Tree, stats: Stats) -> tuple[Tree, Tree]:
+        return {}, {"drift": add(memory["drift"], delta)}
+
+    def update(delta: Params, slot: Tree, exchange: Exchange) -> tuple[Params, Tree]:
+        shares = torch.full_like(exchange.weights, 1 / exchange.clients)
+        drift = add(slot["drift"], mix(shares, exchange.replies.delta))
+        return add(delta, drift), {"drift": drift}
+
+    return Part(
+        init=init,
+        enroll=enroll,
+        start=start,
+        adjust=adjust,
+        finish=finish,
+        update=update,
+        uploads=False,
+    )
+
+
+@part(paper=FEDCM, off={"alpha": 1.0})
+def server_direction(alpha: Fraction = 0.1) -> Part:
+    """``alpha g + (1 - alpha) m`` with ``m = -mean delta / (lr mean steps)`` of the round before, by that round's lr."""
+
+    def init(params: Params, census: Census, surveys: Tree) -> Tree:
+        return {"direction": zeros(params)}
+
+    def start(params: Params, shared: Tree, memory: Tree, stats: Stats) -> Tree:
+        return shared
+
+    def adjust(grads: Params, slot: Tree, step: Step) -> tuple[Params, Tree]:
+        return tmap(lambda g, m: torch.lerp(m, g, alpha), grads, slot["direction"]), slot
+
+    def finish(delta: Params, slot: Tree, memory: Tree, stats: Stats) -> tuple[Tree, Tree]:
+        return {"travelled": stats.lr * stats.steps}, memory
+
+    def update(delta: Params, slot: Tree, exchange: Exchange) -> tuple[Params, Tree]:
+        travelled = exchange.upload["travelled"].mean()
+        return delta, {"direction": multiply(delta, -1 / travelled.clamp(min=1e-12))}
+
+    return Part(init=init, send=whole_slot, start=start, adjust=adjust, finish=finish, update=update)
