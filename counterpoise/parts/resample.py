@@ -102,7 +102,7 @@ def repeat(data: ClientData, own: Tensor, wanted: Tensor, stream: torch.Generato
     if chances is not None:
         # With chances the share of each class is set already: resampling then only lengthens the epoch.
         chances = (chances * (own / wanted.clamp(min=1))[labels])[positions]
-    return ClientData(data.rows[positions], labels[positions], chances)
+    return data._replace(rows=data.rows[positions], labels=labels[positions], chances=chances)
 
 
 def places_in_class(labels: Tensor, own: Tensor, stream: torch.Generator) -> Tensor:

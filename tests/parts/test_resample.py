@@ -21,6 +21,7 @@ from counterpoise.core.part import ClientData
 from counterpoise.core.rng import generator
 from counterpoise.engines.workplace import Opened, open_task
 from counterpoise.errors import ConfigError
+from counterpoise.parts.resample import resample
 from counterpoise.server.round import diagnose
 
 NO_KNOBS: Mapping[str, float] = {}
@@ -189,3 +190,14 @@ def test_with_the_balanced_sampler_it_lengthens_the_epoch_in_either_order() -> N
     assert after.chances is not None
     assert before.chances is not None
     torch.testing.assert_close(after.chances, before.chances)
+
+
+def test_what_else_is_known_of_a_client_stays() -> None:
+    labels = torch.tensor([0, 0, 0, 1])
+    prepare = resample(1.0).prepare
+    assert prepare is not None
+    held_out = torch.tensor([7, 9])
+    data, _ = prepare(ClientData(torch.arange(4), labels, held_out=held_out, rate=0.5), visit())
+    assert len(data.rows) > 4
+    assert data.held_out is held_out
+    assert data.rate == 0.5
