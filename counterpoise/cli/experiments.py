@@ -118,12 +118,13 @@ def report(summary: Mapping[str, Any], folder: Path, as_json: bool) -> None:
 def _plan_lines(config: Experiment, simulation: Any, slots: dict[str, Any]) -> Iterator[str]:
     federation, settings = simulation.work.federation, simulation.settings
     sizes = federation.samples()
-    parameters = sum(p.numel() for p in simulation.work.model.params().values())
+    model = simulation.work.model
+    parameters, frozen = (sum(p.numel() for p in tree.values()) for tree in (model.params(), model.frozen()))
     yield f"data       {federation.name}: {len(federation.train.y)} training and {len(federation.test.y)} test samples, {len(federation.classes)} classes"
     yield f"classes    {federation.counts().sum(0).tolist()}"
     yield from (f"note       {note}" for note in federation.notes)
     yield f"clients    {len(sizes)} of {int(sizes.min())} to {int(sizes.max())} samples, {config.cohort.size or len(sizes)} per round"
-    yield f"model      {config.model.name}: {parameters} parameters, inputs {federation.input_shape}"
+    yield f"model      {config.model.name}: {parameters} parameters{f' and {frozen} frozen ones' if frozen else ''}, inputs {federation.input_shape}"
     yield f"method     {simulation.method.name}: {', '.join(part.name for part in simulation.method.parts) or 'plain averaging'}; client weights: {simulation.method.weighting}"
     for part in simulation.method.parts:
         if part.foretell is not None:

@@ -101,6 +101,10 @@ def client(
     state: Annotated[
         Path | None, typer.Option(help="Folder for what this client keeps between rounds.")
     ] = None,
+    weights: Annotated[
+        Path | None,
+        typer.Option(help="Your copy of the experiment's model.weights, where a part of it is frozen."),
+    ] = None,
     certs: Certs = None,
     insecure: Insecure = False,
 ) -> None:
@@ -117,14 +121,17 @@ def client(
         raise ConfigError(f"--server must be HOST:PORT, not {short(server)}")
     if data is not None and not data.exists():
         raise ConfigError(f"--data {no_such(data, 'file or folder')}")
+    if weights is not None and not weights.is_file():
+        raise ConfigError(f"--weights {no_such(weights)}")
     endpoint = _endpoint(host, int(port), certs, insecure)
     check_client_trust(endpoint, name)
     check_share(test_share)
     reading: dict[str, Any] = {"label": label, "test_share": test_share}
     place = (state or Path.home() / ".local" / "state" / "counterpoise" / check_name(name)).absolute()
     own = None if data is None else str(data.absolute())
+    frozen = None if weights is None else str(weights.absolute())
     with interruptible(lambda: "start it again to rejoin"):
-        join(ClientFile(check_name(name), str(place), own, reading), endpoint, _say)
+        join(ClientFile(check_name(name), str(place), own, reading, frozen), endpoint, _say)
 
 
 @app.command()

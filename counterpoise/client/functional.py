@@ -1,4 +1,4 @@
-"""A torch module as a pure function of its parameters and buffers."""
+"""A torch module as a pure function of its trained parameters and buffers; frozen parameters are part of the function."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from counterpoise.client.chain import chain_of
+from counterpoise.core.codec import digest
 from counterpoise.core.part import Outputs
 from counterpoise.core.tree import Params
 from counterpoise.errors import ConfigError, short
@@ -69,14 +70,24 @@ class FunctionalModel:
         return {name: p.detach().clone() for name, p in self.module.named_parameters() if p.requires_grad}
 
     def buffers(self) -> Params:
-        """A copy of everything else: running statistics and frozen parameters."""
-        frozen = {
-            name: p.detach().clone() for name, p in self.module.named_parameters() if not p.requires_grad
-        }
-        return frozen | {name: b.detach().clone() for name, b in self.module.named_buffers()}
+        """A copy of what changes in training without a gradient: running statistics."""
+        return {name: b.detach().clone() for name, b in self.module.named_buffers()}
+
+    def frozen(self) -> Params:
+        """A copy of the parameters that nobody trains; they are never sent, averaged or put into a checkpoint."""
+        return {name: p.detach().clone() for name, p in self.module.named_parameters() if not p.requires_grad}
+
+    @cached_property
+    def frozen_sha256(self) -> str:
+        """SHA-256 of the frozen parameters; empty where there are none. Both sides of a run must have the same."""
+        frozen = self.frozen()
+        return digest(frozen) if frozen else ""
 
     def apply(self, params: Params, buffers: Params, x: Tensor, train: bool) -> tuple[Outputs, Params]:
-        """Outputs on a batch, and the buffers after the pass; the arguments are not changed."""
+        """Outputs on a batch, and the buffers after the pass; the arguments are not changed.
+
+        `functional_call` takes what is in neither tree, the frozen parameters, from the module.
+        """
         buffers = {name: b.clone() for name, b in buffers.items()} if train else buffers
         splitter = (self._training if train else self._scoring).train(train)
         state = {_INNER + name: value for name, value in (params | buffers).items()}
@@ -100,11 +111,12 @@ class FunctionalModel:
         return x.contiguous(memory_format=torch.channels_last) if self.has_images and x.dim() == 4 else x
 
     def load(self, params: Params, buffers: Params) -> nn.Module:
-        """A copy of the module with these values in it, ready for use."""
+        """A copy of the module with these values in it, ready for use; frozen parameters stay as they are."""
         module = deepcopy(self.module)
+        state = dict(module.named_parameters()) | dict(module.named_buffers())
         with torch.no_grad():
-            for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
-                tensor.copy_((params | buffers)[name])
+            for name, value in (params | buffers).items():
+                state[name].copy_(value)
         return module.eval()
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from fractions import Fraction
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import torch
@@ -108,6 +110,10 @@ class Census(NamedTuple):
     @property
     def clients(self) -> int:
         return len(self.samples)
+
+    def round_at(self, share: float) -> int:
+        """The first round from which on this share of all rounds is done; as a fraction: 0.55 * 100 is above 55 in floats."""
+        return math.ceil(Fraction(str(share)) * self.rounds)
 
 
 Measurement: TypeAlias = Callable[[Outputs, Batch], Tree]  # sums over a batch: batches and clients add up

@@ -68,8 +68,7 @@ class Federation:
     def client(self, index: int) -> ClientData:
         """A client's rows and labels, on the CPU, where rounds are planned on any device."""
         rows = self.clients[index]
-        held_out = self.held_out[index].cpu() if self.held_out else rows[:0]
-        return ClientData(rows, self._labels[rows], held_out=held_out)
+        return ClientData(rows, self._labels[rows], held_out=self.held_out[index] if self.held_out else None)
 
     def to(self, device: torch.device | str, dtype: torch.dtype = torch.float32) -> Federation:
         """The same data on a device with float inputs as `dtype`; uint8 pixels stay bytes until they are used."""

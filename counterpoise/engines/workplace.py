@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from typing import NamedTuple, Protocol
 
 import torch
@@ -95,6 +95,11 @@ class Workplace:
         found = outputs_of(self.model, broadcast.params, broadcast.buffers, x, scaling)
         return Outputs(found.logits.cpu(), found.features.cpu())
 
+    @cached_property
+    def local_numbers(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Momentum, epochs and batch size, the same for every client and round."""
+        return self.like(self.local.momentum), self.like(self.local.epochs), self.like(self.local.batch_size)
+
     def like(self, value: float) -> Tensor:
         """A number as a tensor of the model's type."""
         return torch.full((), value, dtype=self.model.dtype)
@@ -133,7 +138,8 @@ class Workload(NamedTuple):
 
 def open_task(work: Workplace, task: Task, memory: Memory, broadcast: Broadcast) -> Opened:
     """Let the parts prepare the client's data, then plan the round."""
-    data, kept = work.federation.client(task.client), dict(memory)
+    given, kept = work.federation.client(task.client), dict(memory)
+    data = given
     for part in work.method.parts:
         if part.prepare is not None:
             data, own = part.prepare(data, _visit(work, part, task, kept, broadcast))
@@ -141,7 +147,7 @@ def open_task(work: Workplace, task: Task, memory: Memory, broadcast: Broadcast)
     stream = generator(work.seed, "plan", broadcast.round, task.client)
     plan = make_plan(data, work.local.batch_size, work.local.epochs, work.local.batching, stream)
     draws = draw_augmentation(work, plan, generator(work.seed, "augment", broadcast.round, task.client))
-    stats = _stats(work, task, data, plan, broadcast.lr)
+    stats = _stats(work, task, given, data, plan, broadcast.lr)
     enrolled = {part.name for part in work.method.parts if part.enroll is not None}
     stacking = work.place({name: own for name, own in kept.items() if name in enrolled})
     private = {name: own for name, own in kept.items() if name not in enrolled}
@@ -162,14 +168,14 @@ def draw_augmentation(work: Workplace, plan: Plan, stream: torch.Generator) -> D
     return tmap(lambda d: d.unflatten(0, plan.positions.shape), drawn)
 
 
-def _stats(work: Workplace, task: Task, data: ClientData, plan: Plan, lr: float) -> Stats:
+def _stats(work: Workplace, task: Task, given: ClientData, data: ClientData, plan: Plan, lr: float) -> Stats:
     classes = len(work.federation.classes)
     counts = torch.bincount(data.labels, minlength=classes)
-    owned = torch.bincount(work.federation.client(task.client).labels, minlength=classes)
+    owned = counts if data is given else torch.bincount(given.labels, minlength=classes)
     knobs = {name: work.like(value) for name, value in task.knobs.items()}
-    local, like = work.local, work.like
-    numbers = like(plan.steps), like(lr * data.rate), like(local.momentum)
-    return Stats(counts, *numbers, knobs, owned, like(local.epochs), like(local.batch_size))
+    momentum, epochs, batch_size = work.local_numbers
+    steps, rate = work.like(plan.steps), work.like(lr * data.rate)
+    return Stats(counts, steps, rate, momentum, knobs, owned, epochs, batch_size)
 
 
 def batches_of(work: Workplace, opened: Opened) -> Iterator[Batch]:
@@ -186,11 +192,11 @@ def visits_of(opened: Opened) -> Tree:
     """Rows, labels, mask [S, B], draws and the share of the round that is over [S], of every planned batch."""
     data, plan = opened.data, opened.plan
     rows, labels = data.rows[plan.positions], data.labels[plan.positions]
-    passed = torch.arange(plan.steps) / max(plan.steps, 1)
-    return {
-        "rows": rows,
-        "labels": labels,
-        "mask": plan.mask,
-        "draws": opened.draws,
-        "passed": passed.to(opened.stats.lr),
-    }
+    passed = _passed(plan.steps, opened.stats.lr.dtype)
+    return {"rows": rows, "labels": labels, "mask": plan.mask, "draws": opened.draws, "passed": passed}
+
+
+@lru_cache(maxsize=1024)
+def _passed(steps: int, dtype: torch.dtype) -> Tensor:
+    """[S] share of the steps that are done before each of them."""
+    return (torch.arange(steps) / max(steps, 1)).to(dtype)

@@ -57,7 +57,7 @@ def say_hello(context: ClientContext, content: RecordDict) -> RecordDict:
 
 def train(context: ClientContext, content: RecordDict) -> RecordDict:
     """Train every task of the message from the memory that it names, and store the new memory as pending."""
-    ask, sha256 = messages.read_train(content, context.number)
+    ask, sha256 = messages.read_train(content, context.number, context.work.model.frozen_sha256)
     if ask.client != context.name:
         raise Refused("client")
     _log_received(context, ask, sha256)
@@ -93,7 +93,7 @@ def _train_tasks(work: Workplace, ask: TrainAsk, known: Tree | None) -> tuple[Tr
 
 def measure_models(context: ClientContext, content: RecordDict) -> RecordDict:
     """Sums of a measurement of each given model on this client's held-out samples."""
-    facts, models, buffers, measurement = messages.read_measure(content)
+    facts, models, buffers, measurement = messages.read_measure(content, context.work.model.frozen_sha256)
     if facts["client"] != context.name:
         raise Refused("client")
     with threads(1):

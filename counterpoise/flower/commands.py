@@ -77,7 +77,8 @@ def simulate(
     from counterpoise.flower.simulated import simulation
 
     ready = prepare(experiment, out, named_nodes=False)
-    nodes = simulation(ready.settings, ready.folder.path, len(ready.names), ready.experiment.data.root)
+    root, weights = ready.experiment.data.root, ready.experiment.model.weights
+    nodes = simulation(ready.settings, ready.folder.path, len(ready.names), root, weights)
     with _resumable(ready), _logged(ready.folder), nodes as grid:
         return run(grid, ready, listeners, say)
 
@@ -144,6 +145,8 @@ def local_client(ready: Prepared, endpoint: Endpoint, name: str) -> Child:
     folder, root = ready.folder, ready.experiment.data.root
     words = ["flower", "client", "--client", name, "--server", endpoint.address]
     words += ["--state", str(folder.clients / name)]
+    if (weights := ready.experiment.model.weights) is not None:
+        words += ["--weights", str(Path(weights).absolute())]
     words += ["--insecure"] if endpoint.certs is None else ["--certs", str(endpoint.certs.path)]
     log, env = folder.logs / f"client-{name}.log", {} if root is None else {"COUNTERPOISE_DATA": root}
     return children.start(f"client {name}", [*children.program(), *words], log, env)

@@ -11,7 +11,7 @@ from typing import Any
 
 from counterpoise.errors import ConfigError, short
 from counterpoise.run.config.experiment import Experiment
-from counterpoise.run.config.tables import DataTable, TrackTable
+from counterpoise.run.config.tables import DataTable, ModelTable, TrackTable
 from counterpoise.system.atomic import write_atomically
 from counterpoise.system.toml import write_toml
 
@@ -28,6 +28,7 @@ class ClientFile:
     state: str
     data: str | None = None  # its own file or folder; None: its share of the experiment's data
     reading: dict[str, Any] = field(default_factory=dict)  # how to read it, such as the label column
+    weights: str | None = None  # its copy of the file of the frozen part of the model
 
 
 class JobFolder:
@@ -65,7 +66,7 @@ def job_settings(experiment: Experiment, name: str, clients: int, run: str, form
     data = replace(experiment.data, root=None)  # each side has its own data root
     if experiment.flower.clients:
         data = DataTable(name=experiment.data.name, augment=experiment.data.augment)
-    sent = replace(experiment, data=data, track=TrackTable())
+    sent = replace(experiment, data=data, model=_sent_model(experiment.model), track=TrackTable())
     return {
         "name": name,
         "experiment": write_toml(sent.tables()),
@@ -73,6 +74,12 @@ def job_settings(experiment: Experiment, name: str, clients: int, run: str, form
         "run": run,
         "form": form,
     }
+
+
+def _sent_model(table: ModelTable) -> ModelTable:
+    """Clients need the weights only where some are frozen: others come with every message. Of the path only the name is sent."""
+    frozen = table.freeze or table.head == "etf"
+    return replace(table, weights=Path(table.weights).name if table.weights and frozen else None)
 
 
 def check_name(name: str) -> str:

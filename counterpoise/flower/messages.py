@@ -32,9 +32,9 @@ MEASUREMENTS: dict[str, Measurement] = {"count": count, "count_all": count_all}
 
 MOST_TASKS = 10_000  # per message
 
-ASK = {"run": str, "client": str, "round": int, "lr": float, "sha256": str, "memory": str, "since": int, "tasks": str}  # fmt: skip
+ASK = {"run": str, "client": str, "round": int, "lr": float, "sha256": str, "memory": str, "since": int, "tasks": str, "frozen": str}  # fmt: skip
 REPLY = {"client": str, "round": int, "sha256": str, "samples": int, "token": str, "trees": bytes}
-MEASURE_ASK = {"client": str, "sha256": str, "models": int, "measurement": str}
+MEASURE_ASK = {"client": str, "sha256": str, "models": int, "measurement": str, "frozen": str}
 MEASURE_REPLY = {"client": str, "sha256": str}
 
 
@@ -73,15 +73,15 @@ def broadcast_digest(broadcast: Broadcast) -> str:
     return hashlib.sha256(facts + digest(broadcast.to_tree()).encode()).hexdigest()
 
 
-def write_train(asks: Sequence[TrainAsk], sha256: str) -> list[RecordDict]:
-    """One message per client; the model is packed once."""
+def write_train(asks: Sequence[TrainAsk], sha256: str, frozen: str) -> list[RecordDict]:
+    """One message per client; the model is packed once. `frozen`: digest of the part of it that is never sent."""
     if not asks:
         return []
     model = pack_tree(asks[0].broadcast.to_tree())
-    return [_train_content(ask, sha256, model) for ask in asks]
+    return [_train_content(ask, sha256, model, frozen) for ask in asks]
 
 
-def _train_content(ask: TrainAsk, sha256: str, model: ConfigRecord) -> RecordDict:
+def _train_content(ask: TrainAsk, sha256: str, model: ConfigRecord, frozen: str) -> RecordDict:
     facts = {
         "run": ask.run,
         "client": ask.client,
@@ -91,13 +91,14 @@ def _train_content(ask: TrainAsk, sha256: str, model: ConfigRecord) -> RecordDic
         "memory": ask.memory,
         "since": ask.since,
         "tasks": json.dumps([{n: float(v) for n, v in task.knobs.items()} for task in ask.tasks]),
+        "frozen": frozen,
     }
     return RecordDict({"ask": pack_facts(facts), "model": model})
 
 
-def read_train(content: RecordDict, client: int) -> tuple[TrainAsk, str]:
-    """The request to the client of this number, and the checked digest of its broadcast."""
-    facts = unpack_facts(content.get("ask"), ASK)
+def read_train(content: RecordDict, client: int, frozen: str) -> tuple[TrainAsk, str]:
+    """The request to the client of this number, and the checked digest of its broadcast; `frozen`: of its own model."""
+    facts = _same_frozen(unpack_facts(content.get("ask"), ASK), frozen)
     _, model = take(content, ["ask", "model"])
     try:
         broadcast = Broadcast.from_tree(facts["round"], facts["lr"], unpack_tree(model))
@@ -108,6 +109,13 @@ def read_train(content: RecordDict, client: int) -> tuple[TrainAsk, str]:
     tasks = [Task(client, knobs) for knobs in _read_tasks(facts["tasks"])]
     ask = TrainAsk(facts["run"], facts["client"], broadcast, tasks, facts["memory"], facts["since"])
     return ask, facts["sha256"]
+
+
+def _same_frozen(facts: dict[str, Any], frozen: str) -> dict[str, Any]:
+    """The frozen part of a model is not sent: a client that has another one would train another model."""
+    if facts["frozen"] != frozen:
+        raise Refused("frozen")
+    return facts
 
 
 def _read_tasks(text: str) -> list[dict[str, float]]:
@@ -165,16 +173,18 @@ def measurement_name(measurement: Measurement) -> str:
     raise ConfigError(f"clients cannot be asked for this over Flower; needs one of {', '.join(MEASUREMENTS)}")
 
 
-def write_measure(clients: Sequence[str], models: Params, buffers: Params, name: str) -> list[RecordDict]:
+def write_measure(
+    clients: Sequence[str], models: Params, buffers: Params, name: str, frozen: str
+) -> list[RecordDict]:
     """Ask each client for a measurement of stacked models on its held-out samples."""
     tree = {"params": models, "buffers": buffers}
     sha256, record, number = digest(tree), pack_tree(tree), len(next(iter(models.values())))
-    facts = {"sha256": sha256, "models": number, "measurement": name}
+    facts = {"sha256": sha256, "models": number, "measurement": name, "frozen": frozen}
     return [RecordDict({"ask": pack_facts({"client": c, **facts}), "models": record}) for c in clients]
 
 
-def read_measure(content: RecordDict) -> tuple[Mapping[str, Any], Params, Params, Measurement]:
-    facts = unpack_facts(content.get("ask"), MEASURE_ASK)
+def read_measure(content: RecordDict, frozen: str) -> tuple[Mapping[str, Any], Params, Params, Measurement]:
+    facts = _same_frozen(unpack_facts(content.get("ask"), MEASURE_ASK), frozen)
     _, models = take(content, ["ask", "models"])
     tree = unpack_tree(models)
     if digest(tree) != facts["sha256"]:

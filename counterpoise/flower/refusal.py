@@ -23,6 +23,8 @@ REASONS = {
     "client": "another client's name",
     "round": "another round",
     "sha256": "the client received another model than the server sent",
+    "frozen": "the frozen part of the client's model is not the server's",
+    "weights": "the client was not given the file of the frozen part of the model (--weights)",
     "token": "the name of the client's new memory is not the one agreed on",
     "memory": "the client does not have the memory that the server counts on",
     "duplicate": "the client answered already",

@@ -71,7 +71,8 @@ class FlowerEngine:
         sha256, spec = messages.broadcast_digest(broadcast), self._spec(tasks[0], broadcast)
         asks, nodes, names = self._asks(tasks, broadcast), self.roster.online(), self.roster.names
         there = {name: ask for name, ask in asks.items() if name in nodes}
-        contents = dict(zip(there, messages.write_train(list(there.values()), sha256), strict=True))
+        written = messages.write_train(list(there.values()), sha256, self.work.model.frozen_sha256)
+        contents = dict(zip(there, written, strict=True))
         if self.status is not None:
             self.status.begin_round(
                 broadcast.round, {name: payload_bytes(content) for name, content in contents.items()}
@@ -116,7 +117,7 @@ class FlowerEngine:
             [name for name in names if name in nodes],
             digest({"params": models, "buffers": buffers}),
         )
-        contents = messages.write_measure(there, models, buffers, wanted)
+        contents = messages.write_measure(there, models, buffers, wanted, self.work.model.frozen_sha256)
         replies = self._exchange(messages.MEASURE, "measure", dict(zip(there, contents, strict=True)), nodes)
 
         def read(name: str, content: RecordDict) -> Tree:

@@ -30,6 +30,7 @@ from counterpoise.run.config.experiment import parse_experiment
 
 SETTINGS = "COUNTERPOISE_FLOWER_SETTINGS"  # path of the job settings, for Ray processes
 SHUTDOWN = 30.0  # seconds for Ray to end
+WEIGHTS = "weights"  # in the settings of this machine: the path of the model's weights
 STATE = "COUNTERPOISE_FLOWER_STATE"  # folder of all clients' memory
 
 BACKEND = {
@@ -71,7 +72,9 @@ app.evaluate("measure")(measure)
 def _context(name: str, settings: str, state: str) -> ClientContext:
     """Opened once per Ray process, which serves several clients in turn."""
     found = json.loads(Path(settings).read_text())
-    return open_context(found, ClientFile(name, state), _shared(str(found["experiment"])))
+    return open_context(
+        found, ClientFile(name, state, weights=found.get(WEIGHTS)), _shared(str(found["experiment"]))
+    )
 
 
 @lru_cache(maxsize=1)
@@ -80,10 +83,13 @@ def _shared(text: str) -> Federation:
 
 
 @contextmanager
-def simulation(settings: Mapping[str, Any], folder: Path, clients: int, root: str | None) -> Iterator[Grid]:
-    """Nodes in Ray, while this block runs; `root`: the experiment's data root, if any."""
+def simulation(
+    settings: Mapping[str, Any], folder: Path, clients: int, root: str | None, weights: str | None
+) -> Iterator[Grid]:
+    """Nodes in Ray, while this block runs; `root`: the experiment's data root, if any, and `weights` its model's."""
     path = folder / "settings.json"
-    path.write_text(json.dumps(dict(settings)))
+    own_weights = None if weights is None else str(Path(weights).absolute())
+    path.write_text(json.dumps({**settings, WEIGHTS: own_weights}))
     own = {SETTINGS: str(path), STATE: str(folder / "clients"), "RAY_USAGE_STATS_ENABLED": "0"}
     own |= {} if root is None else {"COUNTERPOISE_DATA": root}
     before, stop = {name: os.environ.get(name) for name in own}, threading.Event()

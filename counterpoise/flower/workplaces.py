@@ -22,13 +22,22 @@ def open_context(
     settings: Mapping[str, Any], client: ClientFile, shared: Federation | None = None
 ) -> ClientContext:
     """The context of a client in a run, with its data loaded; `shared`: the experiment's data, where it is loaded already."""
-    experiment = parse_experiment(str(settings["experiment"]))
+    experiment = _with_own_weights(parse_experiment(str(settings["experiment"])), client)
     names = client_names(experiment, int(settings["clients"]))
     if client.name not in names:
         raise Refused("client")
     number = names.index(client.name)
     federation = _federation(experiment, str(settings["form"]), number, client, shared)
     return ClientContext(client.name, number, build_workplace(experiment, federation), Path(client.state))
+
+
+def _with_own_weights(experiment: Experiment, client: ClientFile) -> Experiment:
+    """The experiment with this machine's copy of the weights, where some of them are frozen and so never sent."""
+    if experiment.model.weights is None:
+        return experiment
+    if client.weights is None:
+        raise Refused("weights")
+    return replace(experiment, model=replace(experiment.model, weights=client.weights))
 
 
 def _federation(

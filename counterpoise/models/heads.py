@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from typing import Literal, TypeAlias
 
+import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear, normalize
 
@@ -20,6 +23,59 @@ class CosineHead(nn.Linear):
         return linear(normalize(input, dim=1), normalize(self.weight, dim=1))
 
 
+class EtfHead(nn.Module):
+    """``logit = W f`` with a fixed ``W = sqrt(C / (C - 1)) (I - 11^T / C) U^T``, ``U`` [F, C] orthonormal; no bias.
+
+    All classes are equally far apart, however rare: the simplex equiangular tight frame of Papyan et al., 2020, fixed as in
+    Li et al., No Fear of Classifier Biases, 2023 (arXiv:2303.10058). Only the head is theirs: features stay as they are.
+    """
+
+    def __init__(self, in_features: int, out_features: int) -> None:
+        super().__init__()
+        if not 2 <= out_features <= in_features:
+            raise ConfigError(
+                f"model.head = 'etf' needs 2 classes or more and at least as many features, not {out_features} classes and {in_features} features"
+            )
+        self.weight = nn.Parameter(torch.zeros(out_features, in_features), requires_grad=False)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return linear(input, self.weight)
+
+    @torch.no_grad()
+    def draw(self, stream: torch.Generator) -> None:
+        """From uniform numbers, which are the same on every machine, in double precision."""
+        classes, features = self.weight.shape
+        drawn = torch.empty(features, classes, dtype=torch.float32, device=stream.device)
+        basis, triangle = torch.linalg.qr(drawn.uniform_(-1, 1, generator=stream).double())
+        self.weight.copy_(_frame(classes) @ (basis * triangle.diagonal().sign()).T)  # one sign, so one basis
+
+    def is_frame(self) -> bool:
+        """Whether ``W W^T = C / (C - 1) (I - 11^T / C)``, up to single precision."""
+        weight = self.weight.double().cpu()
+        wanted = _frame(len(weight)) @ _frame(len(weight)).T
+        return bool(((weight @ weight.T - wanted).abs() < 1e-4).all())
+
+
+def _frame(classes: int) -> Tensor:
+    """``sqrt(C / (C - 1)) (I - 11^T / C)`` [C, C]."""
+    return math.sqrt(classes / (classes - 1)) * (torch.eye(classes, dtype=torch.float64) - 1 / classes)
+
+
+Head: TypeAlias = Literal["linear", "cosine", "etf"]
+HEADS: dict[Head, Callable[[int, int], nn.Module]] = {
+    "linear": nn.Linear,
+    "cosine": CosineHead,
+    "etf": EtfHead,
+}
+
+
+def exchange_head(module: nn.Module, head: Head | None) -> nn.Module:
+    """The same module, changed: its head is of this kind; None, or a linear head that is asked for: as it is."""
+    if head is None or (head == "linear" and type(getattr(module, "head", None)) is nn.Linear):
+        return module
+    return replace_head(module, HEADS[head], f"model.head = {head!r}")
+
+
 def has_features(module: nn.Module) -> bool:
     """Whether a module has `features`, the input of its last layer, and a `head`."""
     return callable(getattr(module, "features", None)) and isinstance(
@@ -27,12 +83,14 @@ def has_features(module: nn.Module) -> bool:
     )
 
 
-def replace_head(module: nn.Module, make: Callable[[int, int], nn.Module]) -> nn.Module:
+def replace_head(
+    module: nn.Module, make: Callable[[int, int], nn.Module], who: str = "this method"
+) -> nn.Module:
     """The same module, changed: its head is ``make(features, classes)`` with the old head's sizes."""
     old = getattr(module, "head", None)
     if not isinstance(old, nn.Linear):
         raise ConfigError(
-            f"model {type(module).__name__} has no linear layer named 'head', which this method replaces"
+            f"model {type(module).__name__} has no linear layer named 'head', which {who} replaces"
         )
     module.head = make(old.in_features, old.out_features)
     return module

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -22,17 +22,28 @@ class HeConv2d(nn.Conv2d):
     """A convolution that starts from He's distribution: He et al., Delving deep into rectifiers, 2015."""
 
 
+@runtime_checkable
+class DrawsItself(Protocol):
+    """A layer with a rule of its own for its first parameters."""
+
+    def draw(self, stream: torch.Generator) -> None: ...
+
+
 @torch.no_grad()
 def initialise(module: nn.Module, generator: torch.Generator) -> None:
     """Draw every parameter: ``U(-1/sqrt(fan in), 1/sqrt(fan in))``, LSTM by its hidden size, norms to weight 1 and bias 0.
 
     He's convolutions: weight ``N(0, 2 / fan out)`` with fan out = outputs x height x width of the kernel, bias 0.
 
+    A layer that has a method ``draw(stream)`` draws its own parameters.
+
     Layers draw in the order of ``named_modules``, always in float32 on the generator's device, so a model starts from
     the same numbers whatever its own type and device.
     """
     for path, layer in _layers_with_parameters(module):
-        if isinstance(layer, _NORMS):
+        if isinstance(layer, DrawsItself):
+            layer.draw(generator)
+        elif isinstance(layer, _NORMS):
             _reset_norm(layer)
         elif isinstance(layer, HeConv2d):
             _draw_he(layer, generator)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from fractions import Fraction
 
 import torch
 from torch import Tensor
@@ -38,9 +37,8 @@ def deferred_reweighting(start: Share = 0.8, beta: Share = 0.9999, counts: Count
     balanced = class_balanced(beta, counts)
 
     def init(params: Params, census: Census, tallied: Tree) -> Tree:
-        # As a fraction: 0.55 * 100 is more than 55 in floats.
         known = balanced.init(params, census, tallied) if balanced.init is not None else {}
-        return known | {"first": torch.tensor(math.ceil(Fraction(str(start)) * census.rounds))}
+        return known | {"first": torch.tensor(census.round_at(start))}
 
     def send(slot: Tree, round: int) -> Tree:
         return slot | {"on": slot["first"] <= round}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import torch
 from torch import nn
@@ -45,20 +45,25 @@ def tau_norm(tau: NonNegative = 1.0) -> Part:
             return params, buffers
         weight = params[WEIGHT]
         length = torch.linalg.vector_norm(weight, dim=1, keepdim=True).clamp(min=1e-12)
-        scaled: dict[str, Any] = {WEIGHT: weight / length**tau}
-        return params | scaled | ({BIAS: torch.zeros_like(params[BIAS])} if BIAS in params else {}), buffers
+        return params | {WEIGHT: weight / length**tau} | (
+            {BIAS: torch.zeros_like(params[BIAS])} if BIAS in params else {}
+        ), buffers
 
     return Part(adapt=with_head(bias=False), present=present)
 
 
-def with_head(bias: bool) -> Any:
-    """Refuses a model without a last layer of this form."""
+def with_head(bias: bool) -> Callable[[nn.Module], nn.Module]:
+    """Refuses a model without a last layer of this form, or with a frozen one, which is not among the parameters."""
 
     def adapt(module: nn.Module) -> nn.Module:
         head = getattr(module, "head", None)
         if not isinstance(head, nn.Linear) or (bias and head.bias is None):
             raise ConfigError(
                 f"model {type(module).__name__} must have a linear layer `head`{' with a bias' if bias else ''}"
+            )
+        if not all(p.requires_grad for p in head.parameters()):
+            raise ConfigError(
+                f"model {type(module).__name__} must have a `head` that is trained, not a frozen one"
             )
         return module
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from fractions import Fraction
-
 import torch
 from torch import nn
 
@@ -14,13 +11,13 @@ from counterpoise.core.tree import Params, Tree, tmap
 from counterpoise.models.init import initialise
 from counterpoise.parts.posthoc import with_head
 from counterpoise.parts.sampler import balanced_chances
-from counterpoise.registry.schema import Fraction as Share
+from counterpoise.registry.schema import Fraction
 
 HEAD = "head."
 
 
 @part(paper="Kang et al. 2020, arXiv:1910.09217, section 4.1", off={"start": 1.0})
-def crt(start: Share = 0.8) -> Part:
+def crt(start: Fraction = 0.8) -> Part:
     """From round ``start * rounds`` on only the last layer trains, drawn anew and on classes equally often (cRT).
 
     The rest stays as it is from then on, but for running statistics. As in the paper the data is then drawn with every class
@@ -28,8 +25,7 @@ def crt(start: Share = 0.8) -> Part:
     """
 
     def init(params: Params, census: Census, surveys: Tree) -> Tree:
-        # As a fraction: 0.55 * 100 is more than 55 in floats. A head that no round would train is not drawn.
-        first = math.ceil(Fraction(str(start)) * census.rounds)
+        first = census.round_at(start)  # a head that no round would train is not drawn
         return {"first": torch.tensor(first if first < census.rounds else census.rounds + 1)}
 
     def send(slot: Tree, round: int) -> Tree:

@@ -7,6 +7,7 @@ import sys
 import types
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import numpy as np
@@ -187,7 +188,7 @@ def words(wanted: Any) -> str:
 
 WORDS: dict[Any, str] = {
     Any: "any value", float: "a number", int: "a whole number", str: "a word", bool: "true or false",
-    type(None): "none", Callable: "a function",
+    type(None): "none", Callable: "a function", Path: "a path",
 }  # fmt: skip
 
 

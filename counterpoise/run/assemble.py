@@ -88,6 +88,9 @@ def assemble(
         augment=build_augmentation(experiment.data.augment),
         scoring=build_scoring(experiment.evaluate, federation),
         draw_parameters=model is None,
+        weights=experiment.model.weights,
+        freeze=tuple(experiment.model.freeze or ()),
+        head=experiment.model.head,
         connect=connect,
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,11 +23,12 @@ from counterpoise.engines.workplace import Engine, Workplace, check_replies_fit
 from counterpoise.errors import ConfigError, short
 from counterpoise.metrics import shots_by_rule
 from counterpoise.metrics.scoring import Scoring
-from counterpoise.models.init import initialise
+from counterpoise.models.heads import Head
 from counterpoise.models.model import MODELS, build_model
 from counterpoise.parts.optimizer import with_local
 from counterpoise.registry.schema import Count, Seed
 from counterpoise.registry.settings import check_arguments, settings_of
+from counterpoise.run.first_model import adapt_model, start_from
 from counterpoise.run.simulation import Simulation
 from counterpoise.server.cohort import Cohort
 from counterpoise.system.capacity import check_fits
@@ -49,34 +50,37 @@ def build_simulation(
     augment: Augmentation | None = None,
     scoring: Scoring | None = None,
     draw_parameters: bool = False,
+    weights: str | Path | None = None,
+    freeze: tuple[str, ...] = (),
+    head: Head | None = None,
     connect: Connect = build_engine,
 ) -> Simulation:
     """Put the pieces together, checking that they fit; `connect` makes the engine, by default one in this process.
 
     A model given by name starts from parameters drawn for the seed; a module starts as it is, unless `draw_parameters`.
+    `weights`, `freeze` and `head` are those of [model] in a config; frozen parameters of a module stay frozen.
     Settings may be a dict, as in a config; an engine may be its name and a cohort its size.
     """
     _check_pieces(federation, model)
-    count = len(federation.classes)
-    check_fits(TABLES * count**2, f"{count:,} classes: the table of true and predicted classes")
     rounds, seed = check_arguments("simulate", build_simulation, rounds=rounds, seed=seed)
-    if not int(federation.samples().sum()):
-        raise ConfigError("no client has any sample to train on")
+    weights, freeze, head = check_arguments(
+        "simulate", build_simulation, weights=weights, freeze=freeze, head=head
+    )
     settings = settings_of(EngineSettings, engine, "name")
     dtype: torch.dtype = getattr(torch, settings.dtype)
     local = settings_of(Local, local)
     _check_sizes(local, rounds, dtype)
     cohort = settings_of(Cohort, cohort, "size")
-    if (cohort.size or 0) > (clients := len(federation.clients)):
-        raise ConfigError(f"cohort.size must be at most {clients}, the number of clients, not {cohort.size}")
+    _check_cohort_size(cohort, federation)
     federation = federation.to(choose_device(settings.device), dtype)
     composed = with_local(method if isinstance(method, Method) else build_method(method), local)
     if isinstance(model, str):
         shape, classes = federation.input_shape, len(federation.classes)
         model = build_model(model, MODELS.build(model), shape, classes)
         draw_parameters = True
-    module = adapt_model(composed, model, generator(seed, "init"), draw_parameters)
-    module = module.to(federation.train.x.device, dtype)
+    place = federation.train.x.device, dtype
+    module = adapt_model(composed, model, generator(seed, "init"), draw_parameters, head, freeze, place)
+    start_from(module, weights)
     functional = FunctionalModel(module, half=settings.precision == "bf16")
     local = local.resolve_batching(functional.has_batch_norm)
     _check_precision(functional, settings, federation)
@@ -88,28 +92,8 @@ def build_simulation(
     _check_cohort(work, cohort)
     resolved = resolve_engine(settings, work, cohort.size or len(federation.clients), rounds)
     scoring = scoring or Scoring(shots_by_rule(federation.counts().sum(0).tolist()), federation.classes)
-    if scoring.clients and not federation.holders():
-        raise ConfigError(
-            "evaluate.clients needs samples that clients hold out: partition.validation must be above 0"
-        )
-    if not scoring.clients and not len(federation.test.y):
-        raise ConfigError("there is no test set to score on; without one, evaluate.clients must be true")
+    _check_scoring(scoring, federation)
     return Simulation(composed, work, connect(resolved, work), resolved, cohort, rounds, seed, scoring)
-
-
-def adapt_model(
-    method: Method, module: nn.Module, stream: torch.Generator, draw_parameters: bool
-) -> nn.Module:
-    """A copy of the module, adapted by the method; layers that the method adds are always initialised."""
-    module = deepcopy(module)
-    known = set(module.modules())
-    adapted = method.adapt(module)
-    if draw_parameters:
-        initialise(adapted, stream)
-    else:
-        for layer in [layer for layer in adapted.modules() if layer not in known]:
-            initialise(layer, stream)
-    return adapted
 
 
 def _check_pieces(federation: Any, model: Any) -> None:
@@ -120,6 +104,25 @@ def _check_pieces(federation: Any, model: Any) -> None:
     if not isinstance(model, str | nn.Module):
         raise ConfigError(f"simulate: model must be the name of a model or an nn.Module, not {short(model)}")
     federation.check_samples()
+    count = len(federation.classes)
+    check_fits(TABLES * count**2, f"{count:,} classes: the table of true and predicted classes")
+    if not int(federation.samples().sum()):
+        raise ConfigError("no client has any sample to train on")
+
+
+def _check_cohort_size(cohort: Cohort, federation: Federation) -> None:
+    clients = len(federation.clients)
+    if (cohort.size or 0) > clients:
+        raise ConfigError(f"cohort.size must be at most {clients}, the number of clients, not {cohort.size}")
+
+
+def _check_scoring(scoring: Scoring, federation: Federation) -> None:
+    if scoring.clients and not federation.holders():
+        raise ConfigError(
+            "evaluate.clients needs samples that clients hold out: partition.validation must be above 0"
+        )
+    if not scoring.clients and not len(federation.test.y):
+        raise ConfigError("there is no test set to score on; without one, evaluate.clients must be true")
 
 
 def _check_cohort(work: Workplace, cohort: Cohort) -> None:

@@ -53,5 +53,7 @@ def _check_alike(first: Simulation, other: Simulation) -> None:
     shapes = [{name: p.shape for name, p in sim.work.model.params().items()} for sim in (first, other)]
     if names[0] != names[1] or shapes[0] != shapes[1]:
         raise ConfigError("runs can be trained together only with the same method and model")
+    if first.work.model.frozen_sha256 != other.work.model.frozen_sha256:
+        raise ConfigError("runs can be trained together only with the same frozen parameters")
     if other.settings.name != "stacked" or other.work.federation.train.x is not first.work.federation.train.x:
         raise ConfigError("runs can be trained together only by the stacked engine, on the same samples")

@@ -10,16 +10,15 @@ import torch
 from torch import Tensor, nn
 
 from counterpoise.client.measure import measure, measure_many
-from counterpoise.client.round import enroll
 from counterpoise.core.messages import Replies, Task
 from counterpoise.core.method import Method
 from counterpoise.core.part import Census, Measure, Measurement
-from counterpoise.core.protocol import Rejection
 from counterpoise.core.tree import Params, Tree, bytes_of, stack, take, tmap
 from counterpoise.data.dataset import Samples
 from counterpoise.engines.arithmetic import arithmetic, threads
 from counterpoise.engines.choose import EngineSettings
 from counterpoise.engines.embedded import Request, train_all
+from counterpoise.engines.service import first_memory
 from counterpoise.engines.workplace import Engine, Workplace, open_task
 from counterpoise.metrics import balanced_accuracy
 from counterpoise.metrics.scoring import Scoring, count, count_all, score_clients
@@ -85,7 +84,7 @@ class Simulation:
         state, method = self.open(), self.method
         everyone = Cohort().draw(self.seed, state.round, self.work.federation.samples())
         broadcast = announce(method, state, self.work.local.rate(state.round, self.rounds))
-        memory = enroll(method, state.params, len(self.work.federation.classes))
+        memory = first_memory(self.work, state.params)
         for task in propose_tasks(method, state.slots, state.round, everyone):
             open_task(self.work, task, memory, broadcast)
         return state
@@ -99,7 +98,7 @@ class Simulation:
         self, state: ServerState, replies: Replies | None, outcome: Outcome
     ) -> tuple[ServerState, Outcome]:
         """The state after the replies of a round."""
-        refused = () if replies is None else tuple(Rejection(*refusal) for refusal in self.engine.refused)
+        refused = () if replies is None else tuple(self.engine.refused)
         state, outcome = conclude(self.server, state, replies, outcome)
         return state, outcome._replace(
             replied=outcome.replied + len(refused), rejected=(*refused, *outcome.rejected)

@@ -141,4 +141,7 @@ def test_a_frozen_parameter_is_neither_trained_nor_changed_by_averaging() -> Non
     state = frozen.open()
     after = run_rounds(frozen, state, 3)
     assert "head.weight" not in after.params
-    assert torch.equal(after.buffers["head.weight"], state.buffers["head.weight"])
+    assert "head.weight" not in after.buffers
+    trained = frozen.module(after).get_parameter("head.weight")
+    assert torch.equal(trained, frozen.module(state).get_parameter("head.weight"))
+    assert torch.equal(trained, frozen.work.model.frozen()["head.weight"])

@@ -14,6 +14,7 @@ from federations import (
     every_spec,
     run_rounds,
     simulate,
+    small_model,
     spec_name,
     unequal_federation,
 )
@@ -47,6 +48,17 @@ def test_every_step_is_one_program(spec: MethodSpec, caplog: pytest.LogCaptureFi
     torch._dynamo.reset()
     sim = traced(spec)
     alone = simulate(spec, engine=STACKED, federation=EVEN)
+    states = [all_state(one, run_rounds(one, rounds=2)) for one in (sim, alone)]
+    assert distance(*states) < 1e-12
+    assert not said(caplog)
+
+
+def test_a_step_of_a_partly_frozen_model_is_one_program(caplog: pytest.LogCaptureFixture) -> None:
+    torch._dynamo.reset()
+    module = small_model()
+    module.body.requires_grad_(False)  # type: ignore[union-attr]
+    sim = traced("fedavg", model=module)
+    alone = simulate("fedavg", engine=STACKED, federation=EVEN, model=module)
     states = [all_state(one, run_rounds(one, rounds=2)) for one in (sim, alone)]
     assert distance(*states) < 1e-12
     assert not said(caplog)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from counterpoise.data.partition import MOST_CLIENTS
+from counterpoise.models.heads import Head
 from counterpoise.registry.schema import LARGEST, Count, Interval, Named, Positive, ProperFraction, Seed
 from counterpoise.registry.settings import OpenTable, Settings
 
@@ -53,6 +54,18 @@ class ModelTable(OpenTable, table="model"):
     """The model. Further keys are arguments of the model."""
 
     name: Annotated[str, "a model of `counterpoise ls models`"] = "mlp"
+    weights: Annotated[
+        str | None,
+        "safetensors file that the model starts from; it may lack tensors of `head`, which are drawn",
+    ] = None
+    freeze: Annotated[
+        list[str] | None,
+        'patterns of parameters that are never trained nor sent, such as ["body.*"]; running statistics still change',
+    ] = None
+    head: Annotated[
+        Head | None,
+        "last layer: linear, cosine (normalised features and weights) or etf (a fixed simplex frame without a bias); by default the model's own, a linear one",
+    ] = None
 
 
 @dataclass(frozen=True)

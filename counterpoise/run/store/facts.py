@@ -10,19 +10,28 @@ from typing import Any
 
 from torch import Tensor
 
+from counterpoise.client.functional import FunctionalModel
 from counterpoise.data.federation import Federation
 from counterpoise.errors import ConfigError, short
 from counterpoise.run.assemble import fingerprint
 from counterpoise.run.config.experiment import Experiment
 from counterpoise.run.store.record import versions
 
+DIGESTS = {
+    "data_sha256": "the data",
+    "model_sha256": "the model",
+    "frozen_sha256": "the frozen part of the model",
+}
 
-def facts_of(experiment: Experiment, federation: Federation, params: Mapping[str, Tensor]) -> dict[str, Any]:
-    """Config, data, shapes of the model and versions, as a checkpoint stores them."""
+
+def facts_of(experiment: Experiment, federation: Federation, model: FunctionalModel) -> dict[str, Any]:
+    """Config, data, shapes of the model, its frozen parameters where it has any, and versions, as a checkpoint stores them."""
+    frozen = {"frozen_sha256": model.frozen_sha256} if model.frozen_sha256 else {}
     return {
         "config": experiment.binding_tables(),
         "data_sha256": fingerprint(federation),
-        "model_sha256": shapes_digest(params),
+        "model_sha256": shapes_digest(model.params()),
+        **frozen,
         "versions": versions(),
     }
 
@@ -37,10 +46,10 @@ def check_facts(folder: Path, found: Mapping[str, Any], now: Mapping[str, Any]) 
         raise ConfigError(
             f"{folder} cannot be resumed to the same result: {difference}; install that version, or start a new run"
         )
-    for what in ("data", "model"):
-        if found.get(f"{what}_sha256") != now[f"{what}_sha256"]:
+    for key, what in DIGESTS.items():
+        if found.get(key) != now.get(key):
             raise ConfigError(
-                f"{folder} cannot be resumed: the {what} has changed (its SHA-256 differs); put it back, or start a new run"
+                f"{folder} cannot be resumed: {what} has changed (its SHA-256 differs); put it back, or start a new run"
             )
 
 

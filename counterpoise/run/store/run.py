@@ -57,7 +57,7 @@ def found_run(
     """Open a run whose config is written; the folder must be locked."""
     clear_temporaries(folder.path)
     _update_max_skipped(experiment, folder)
-    facts = facts_of(experiment, federation, simulation.work.model.params())
+    facts = facts_of(experiment, federation, simulation.work.model)
     store = CheckpointStore(folder.checkpoints, experiment.checkpoint.keep)
     run = Run(experiment, simulation, folder, store, facts)
     describe_run(run, federation)
@@ -123,10 +123,8 @@ def _finish(
         }
     )
     params, buffers = simulation.presented(state)
-    write_atomically(
-        folder.model,
-        save({name: t.detach().cpu().contiguous() for name, t in (params | buffers).items()}),
-    )
+    whole = simulation.work.model.frozen() | params | buffers
+    write_atomically(folder.model, save({name: t.detach().cpu().contiguous() for name, t in whole.items()}))
     folder.write_json(folder.summary, summary)
     return summary
 
@@ -151,6 +149,17 @@ def _state_digest(state: ServerState, memory: Mapping[int, Any], metrics: bytes)
     return total.hexdigest()
 
 
+def _start_of(run: Run) -> dict[str, Any]:
+    """What a model started from and how much of it is frozen, where that is not the usual."""
+    found: dict[str, Any] = {}
+    if frozen := run.simulation.work.model.frozen():
+        found["frozen_parameters"] = sum(p.numel() for p in frozen.values())
+    if (weights := run.experiment.model.weights) is not None:
+        with open(weights, "rb") as file:
+            found["weights_sha256"] = hashlib.file_digest(file, "sha256").hexdigest()
+    return found
+
+
 def describe_run(run: Run, federation: Federation) -> None:
     """Write record.json, unless it is there."""
     folder, settings, counts = run.folder, run.simulation.settings, federation.counts()
@@ -164,6 +173,7 @@ def describe_run(run: Run, federation: Federation) -> None:
         "machine": machine(),
         "engine": asdict(settings),
         "parameters": sum(p.numel() for p in run.simulation.work.model.params().values()),
+        **_start_of(run),
         "data": {
             "name": federation.name,
             "classes": list(federation.classes),
