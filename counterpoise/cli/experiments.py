@@ -63,8 +63,8 @@ def validate(experiment: File, overrides: Overrides = None) -> None:
     check_tracker(config.track.to)
     simulation = assemble(config, load_federation(config))
     try:
-        slots = simulation.rehearse().slots
-        typer.echo("\n".join(_plan_lines(config, simulation, slots)))
+        simulation.rehearse()
+        typer.echo("\n".join(_plan_lines(config, simulation)))
     finally:
         simulation.close()
 
@@ -115,7 +115,7 @@ def report(summary: Mapping[str, Any], folder: Path, as_json: bool) -> None:
     typer.echo(json.dumps(summary, indent=2) if as_json else f"{table([summary])}\n{folder}")
 
 
-def _plan_lines(config: Experiment, simulation: Any, slots: dict[str, Any]) -> Iterator[str]:
+def _plan_lines(config: Experiment, simulation: Any) -> Iterator[str]:
     federation, settings = simulation.work.federation, simulation.settings
     sizes = federation.samples()
     model = simulation.work.model
@@ -126,8 +126,6 @@ def _plan_lines(config: Experiment, simulation: Any, slots: dict[str, Any]) -> I
     yield f"clients    {len(sizes)} of {int(sizes.min())} to {int(sizes.max())} samples, {config.cohort.size or len(sizes)} per round"
     yield f"model      {config.model.name}: {parameters} parameters{f' and {frozen} frozen ones' if frozen else ''}, inputs {federation.input_shape}"
     yield f"method     {simulation.method.name}: {', '.join(part.name for part in simulation.method.parts) or 'plain averaging'}; client weights: {simulation.method.weighting}"
-    for part in simulation.method.parts:
-        if part.foretell is not None:
-            yield f"{part.name:<10} {part.foretell(slots[part.name], config.rounds)}"
+    yield from (f"{part:<10} {note}" for part, note in simulation.notes.items())
     yield f"engine     {settings.name} on {settings.device}: {settings.reason}"
     yield "valid"

@@ -12,8 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from counterpoise.core.messages import Replies, Task
-from counterpoise.core.rng import generator
+from counterpoise.core.rng import Key, generator
+from counterpoise.core.secret import SecretKey
 from counterpoise.core.tree import Params, Tree
+from counterpoise.errors import RunError
 
 ZERO, ONE = torch.zeros(()), torch.ones(())
 
@@ -105,11 +107,20 @@ class Census(NamedTuple):
     samples: Tensor  # [N] samples of each client
     classes: int
     rounds: int
-    cohort: int = 0  # clients that a round asks, on average; of those with samples
+    cohort: int = 0  # clients that a round asks, on average; 0: all that have samples
 
     @property
     def clients(self) -> int:
         return len(self.samples)
+
+    @property
+    def eligible(self) -> int:
+        """Clients that may be asked: those with samples."""
+        return int((self.samples > 0).sum())
+
+    @property
+    def asked(self) -> int:
+        return self.cohort or self.eligible
 
     def round_at(self, share: float) -> int:
         """The first round from which on this share of all rounds is done; as a fraction: 0.55 * 100 is above 55 in floats."""
@@ -124,15 +135,6 @@ Measure: TypeAlias = Callable[
 
 NOTHING: Tree = {}
 
-LEADS = {
-    "survey": "asks clients about their samples",
-    "tally": "sums up what clients have",
-    "choose": "chooses among the replies of clients",
-    "weigh": "weighs clients by what they have",
-    "treat": "treats the updates too",
-    "finish": "has clients send more than their update",
-}  # hook -> what a part that fills it does
-
 
 class Exchange(NamedTuple):
     """What a server rule may use after a round."""
@@ -146,10 +148,17 @@ class Exchange(NamedTuple):
     seed: int = 0  # of the run
     part: str = ""  # who looks
     upload: Tree = NOTHING  # [K, ...] what the client half of this part sent
+    secret: SecretKey | None = None  # of the run; clients and reports never see it
 
     def stream(self) -> torch.Generator:
         """The random stream of this part in this round, the same whenever it is asked for."""
         return generator(self.seed, f"server {self.part}", self.round)
+
+    def secret_key(self, *path: Key) -> SecretKey:
+        """The key of this part in this round, for noise that nobody but the server can work out."""
+        if self.secret is None:
+            raise RunError(f"{self.part} needs a server with a secret key, and this one has none")
+        return self.secret.derive(f"server {self.part}", self.round, *path)
 
     def seen_by(self, part: str) -> Exchange:
         """The exchange as a part looks at it, its own upload at hand."""
@@ -159,6 +168,11 @@ class Exchange(NamedTuple):
 Judge: TypeAlias = Callable[
     [Tensor], Tensor
 ]  # selections of replies [M, K] -> [M] validation score of the model that each averages to
+
+
+Privacy: TypeAlias = Literal[
+    "secret", "repeatable"
+]  # who can work out the noise: the server, or whoever knows the seed
 
 
 class Chart(NamedTuple):
@@ -239,32 +253,23 @@ class Part:
         None  # delta, slot, exchange; a chain
     )
 
-    foretell: Callable[[Tree, int], str] | None = (
-        None  # first server slot, rounds -> what the run will come to, which `validate` prints
-    )
-
     # the model that is scored and saved, where it is not the one that is trained
     present: Callable[[Params, Params, Tree], tuple[Params, Params]] | None = (
         None  # params, buffers, server slot -> params, buffers; a chain in listed order
     )
 
+    note: Callable[[Census], str] | None = (
+        None  # one line that whoever starts the run should read; kept in its record
+    )
     charts: tuple[Chart, ...] = ()  # what the report shows of the server slot
     server_samples: bool = False  # whether `update` measures models on samples of the server's own
-    least_replies: int = (
-        1  # smallest cohort for which `treat` does what it is for; a round with fewer replies still goes on
+    private: Privacy | None = (
+        None  # `treat` makes the mean of the updates private, by the run's secret key or repeatably by its seed
     )
-    uploads: bool = True  # whether `finish`, where it is filled, sends the server anything
-    private: bool = False  # whether `treat` makes the mean of the updates private, so that nothing else of a client may lead the model
 
     def hooks(self) -> list[str]:
         """Names of the hooks this part fills."""
         return [field.name for field in fields(self) if callable(getattr(self, field.name))]
-
-    def leads(self) -> str:
-        """How what single clients have leads the model other than by the mean of their updates; empty: not at all."""
-        uploads = self.finish is not None and self.uploads
-        hooks = (hook for hook in LEADS if hook in self.hooks() and (uploads or hook != "finish"))
-        return next((LEADS[hook] for hook in hooks), "")
 
 
 def whole_slot(slot: Tree, round: int) -> Tree:

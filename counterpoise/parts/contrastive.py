@@ -51,4 +51,4 @@ def model_contrastive(mu: NonNegative = 1.0, temperature: Positive = 0.5) -> Par
     def finish(delta: Params, slot: Tree, memory: Tree, stats: Stats) -> tuple[Tree, Tree]:
         return {}, {"previous": add(slot["received"], delta)}
 
-    return Part(adapt=adapt, enroll=enroll, start=start, loss=loss, finish=finish, uploads=False)
+    return Part(adapt=adapt, enroll=enroll, start=start, loss=loss, finish=finish)

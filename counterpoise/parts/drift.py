@@ -105,7 +105,6 @@ def dynamic_regulariser(alpha: NonNegative = 0.1) -> Part:
         adjust=adjust,
         finish=finish,
         update=update,
-        uploads=False,
     )
 
 

@@ -6,14 +6,16 @@ A rule that ignores outliers also ignores the few clients that hold a rare class
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Annotated
 
 import torch
 from torch import Tensor
 
 from counterpoise.core.method import part
-from counterpoise.core.part import Exchange, Part
+from counterpoise.core.part import Census, Exchange, Part
 from counterpoise.core.tree import Params, Tree, leaves, row_norms, scale_rows, tmap
+from counterpoise.errors import ConfigError
 from counterpoise.registry.schema import Interval, Positive, Whole
 
 YIN = "Yin et al. 2018, arXiv:1803.01498"
@@ -44,7 +46,7 @@ def trimmed_mean(beta: Trim = 0.2) -> Part:
             tmap(lambda leaf: for_all(_trimmed(leaf, exchange.weights, cut), leaf), deltas) if cut else deltas
         )
 
-    return Part(treat=treat, least_replies=least_trimmed(beta))
+    return Part(init=needs_clients("trimmed_mean", least_trimmed(beta)), treat=treat)
 
 
 @part(paper="Blanchard et al. 2017, arXiv:1703.02757")
@@ -63,7 +65,7 @@ def krum(byzantine: Whole = 1) -> Part:
         best = int(scores.argmin())
         return tmap(lambda leaf: for_all(leaf[best], leaf), deltas)
 
-    return Part(treat=treat, least_replies=2 * byzantine + 3)
+    return Part(init=needs_clients("krum", 2 * byzantine + 3), treat=treat)
 
 
 @part(paper="Sun et al. 2019, arXiv:1911.07963")
@@ -74,6 +76,19 @@ def clip_updates(norm: Positive = 1.0) -> Part:
         return clip_rows(deltas, norm, len(exchange.weights))
 
     return Part(treat=treat)
+
+
+def needs_clients(rule: str, least: int) -> Callable[[Params, Census, Tree], Tree]:
+    """An `init` that refuses rounds too small for the rule to do what it is for; lost replies do not stop a run."""
+
+    def init(params: Params, census: Census, surveys: Tree) -> Tree:
+        if census.asked < least:
+            raise ConfigError(
+                f"{rule} needs at least {least} clients per round with these arguments, not {census.asked}; change them or cohort.size"
+            )
+        return {}
+
+    return init
 
 
 def clip_rows(stacked: Params, bound: float, count: int) -> Params:

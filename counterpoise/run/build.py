@@ -86,7 +86,6 @@ def build_simulation(
     _check_precision(functional, settings, federation)
     _check_search(composed, federation, cohort)
     _check_server_samples(composed, federation)
-    _check_replies(composed, cohort.size or clients)
     _check_private(composed, functional)
     work = Workplace(composed, functional, local, federation, seed, augment)
     _check_cohort(work, cohort)
@@ -158,17 +157,8 @@ def _check_server_samples(method: Method, federation: Federation) -> None:
         )
 
 
-def _check_replies(method: Method, asked: int) -> None:
-    """A rule that needs more replies than a round asks for would never do anything."""
-    for part in method.parts:
-        if asked < part.least_replies:
-            raise ConfigError(
-                f"{part.name} needs at least {part.least_replies} clients per round with these arguments, not {asked}; change them or cohort.size"
-            )
-
-
 def _check_private(method: Method, model: FunctionalModel) -> None:
-    guard, buffers = method.private, sorted(model.buffers())
+    guard, buffers = method.guard, sorted(model.buffers())
     if guard is not None and buffers:
         raise ConfigError(
             f'{guard.name} protects only the updates, and the model\'s running statistics ({buffers[0]}) would be averaged unprotected; use GroupNorm: model.norm = "group"'

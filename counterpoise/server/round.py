@@ -10,6 +10,7 @@ from counterpoise.core.messages import Broadcast, Replies, Task, average_buffers
 from counterpoise.core.method import Method
 from counterpoise.core.part import Census, Exchange, Measure, call
 from counterpoise.core.protocol import Ask, Rejection
+from counterpoise.core.secret import SecretKey
 from counterpoise.core.tree import Params, Tree, add, mix, plain
 from counterpoise.server.replies import (
     Clipping,
@@ -52,6 +53,7 @@ class Server:
     measure: Measure | None = None
     max_influence: float | None = None
     seed: int = 0
+    secret: SecretKey | None = None
 
 
 class Outcome(NamedTuple):
@@ -134,7 +136,7 @@ def conclude(
     if not usable:
         return after, outcome._replace(rejected=rejected)
     known = server.clients, server.measure, state.round, server.seed
-    exchange = Exchange(state.params, replies, replies.samples, *known)
+    exchange = Exchange(state.params, replies, replies.samples, *known, secret=server.secret)
     if searched is not None:
         replies, slots, sent = choose_replies(method, searched, exchange, state.slots, server.score)
         state, outcome = replace(state, slots=slots), outcome.with_traffic(sent)

@@ -145,7 +145,7 @@ def _refused(rule: MethodSpec, asked: int, size: int | None) -> bool:
     """Whether a run of such a cohort is refused, by the rule's name, in one line."""
     federation = unequal_federation(sizes=(12,) * (9 if size else asked))
     try:
-        simulate(["fedavg", rule], federation=federation, cohort=Cohort(size=size))
+        simulate(["fedavg", rule], federation=federation, cohort=Cohort(size=size)).open()
     except ConfigError as error:
         words = str(error)
     else:
