@@ -31,9 +31,10 @@ from counterpoise.cli import app
 from counterpoise.core.codec import decode, encode
 from counterpoise.core.messages import Replies
 from counterpoise.core.method import MethodSpec, build_method, compose
-from counterpoise.core.part import Exchange, Part
+from counterpoise.core.part import Census, Exchange, Part
+from counterpoise.core.rng import generator
 from counterpoise.core.secret import SecretKey
-from counterpoise.core.tree import Params, Tree, flatten, norm, scale_rows, subtract, tmap
+from counterpoise.core.tree import Params, Tree, flatten, mix, norm, scale_rows, subtract, tmap
 from counterpoise.errors import ConfigError
 from counterpoise.parts import dp as privacy
 from counterpoise.parts.dp import epsilon
@@ -73,6 +74,26 @@ def test_without_noise_no_client_moves_the_model_further_than_its_share_of_the_c
     unfair, _ = altered(sim, _reverse).advance(start)
     assert 0 < float(norm(step_of(fair, unfair))) <= 2 * 0.01 / 3 * (1 + 1e-9)
     assert float(norm(step_of(start, unfair))) <= 0.01 * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
+def test_an_update_times_a_thousand_moves_the_server_no_further_than_the_clip(dtype: torch.dtype) -> None:
+    built = privacy.dp(clip=0.7, noise_multiplier=0.0)
+    assert built.init is not None
+    assert built.weigh is not None
+    assert built.treat is not None
+    for trial in range(1000):
+        stream = generator(trial, "scaled updates")
+        count = int(torch.randint(1, 12, (), generator=stream))
+        shapes = {"bias": (count, 7), "weight": (count, 40, 30)}
+        delta = {name: torch.randn(shape, generator=stream, dtype=dtype) for name, shape in shapes.items()}
+        factors = torch.ones(count).index_fill(0, torch.randint(count, (1,), generator=stream), 1000.0)
+        delta = scale_rows(delta, factors * 10 ** (2 - 4 * torch.rand((), generator=stream)))
+        replies = Replies(torch.arange(count), torch.ones(count), delta, {}, {}, torch.zeros(count))
+        exchange = Exchange({}, replies, torch.rand(count, generator=stream, dtype=torch.float64), count)
+        slot = built.init({}, Census(torch.ones(count), 2, 1), {})
+        step = mix(built.weigh(exchange.weights, slot, exchange), built.treat(delta, slot, exchange))
+        assert 0 < float(norm(tmap(torch.Tensor.double, step))) <= 0.7 * (1 + 1e-6), trial
 
 
 def test_the_mean_is_by_the_clients_asked_not_by_those_that_replied() -> None:
@@ -169,6 +190,21 @@ def test_a_bound_by_the_median_of_the_round_is_not_applied_before_the_clip() -> 
 def test_epsilon_is_that_of_the_accountants_own_example() -> None:
     """dp-accounting 0.6.0, rdp_privacy_accountant_test.py, test_compute_epsilon_delta_gaussian: exactly (1, 1e-6)."""
     assert epsilon(4.530877117, 1.0, 1, 1e-6) == pytest.approx(1.0, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("examples", "batch", "noise", "epochs", "delta", "expected"),
+    [
+        (60_000, 150, 1.3, 15, 1e-5, 0.7242234026109595),
+        (100_000, 100, 1.0, 30, 1e-7, 1.4154988495444845),
+    ],
+)
+def test_epsilon_is_that_of_published_examples_of_dp_sgd(
+    examples: int, batch: int, noise: float, epochs: int, delta: float, expected: float
+) -> None:
+    """TensorFlow Privacy, compute_dp_sgd_privacy_test.py, which dp-accounting's authors keep."""
+    rounds = epochs * examples // batch
+    assert epsilon(noise, batch / examples, rounds, delta) == pytest.approx(expected, rel=1e-9)
 
 
 def test_epsilon_is_at_most_that_of_the_moments_accountants_paper() -> None:
