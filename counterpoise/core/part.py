@@ -108,6 +108,7 @@ class Census(NamedTuple):
     classes: int
     rounds: int
     cohort: int = 0  # clients that a round asks, on average; 0: all that have samples
+    poisson: bool = False  # whether each client is asked by a chance of its own, not a fixed number of them
 
     @property
     def clients(self) -> int:

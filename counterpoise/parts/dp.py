@@ -22,6 +22,7 @@ from counterpoise.registry.schema import Interval, Positive
 Multiplier = Annotated[float, Interval(0, 1e6)]
 Chance = Annotated[float, Interval(0, 1, open_low=True, open_high=True)]
 TOO_LITTLE = 1e-100  # noise whose square is 0: no privacy
+APPROXIMATE = 'an approximation, as the bound is of cohort.sampling = "bernoulli"'
 REPEATABLE = 'noise = "repeatable" comes from the seed, and protects nobody from those who know the seed'
 
 
@@ -70,7 +71,9 @@ def dp(
     def note(census: Census) -> str:
         total = epsilon(noise_multiplier, census.asked / census.eligible, census.rounds, delta)
         told = f"epsilon {total:.4g} at delta {delta:g} after {census.rounds} rounds that ask {census.asked} of {census.eligible} clients each"
-        return told + ("; " + REPEATABLE if noise == "repeatable" else "")
+        sampled = census.asked < census.eligible and not census.poisson
+        cautions = [APPROXIMATE] * sampled + [REPEATABLE] * (noise == "repeatable")
+        return "; ".join([told, *cautions])
 
     chart = Chart("epsilon", "curve", f"Privacy spent so far: epsilon at delta = {delta:g}", spent)
     return Part(init=init, weigh=weigh, treat=treat, update=update, note=note, charts=(chart,), private=noise)

@@ -68,7 +68,8 @@ class Simulation:
         """What the server knows before round 0."""
         federation = self.work.federation
         samples = federation.samples()
-        return Census(samples, len(federation.classes), self.rounds, self.cohort.expected(samples))
+        asked, poisson = self.cohort.expected(samples), self.cohort.sampling == "bernoulli"
+        return Census(samples, len(federation.classes), self.rounds, asked, poisson)
 
     @property
     def notes(self) -> dict[str, str]:

@@ -50,11 +50,13 @@ def key_of(folder: Path) -> Path:
     return RunFolder(folder).secret
 
 
-def test_two_runs_of_a_seed_have_different_noise(finished: Path, tmp_path: Path) -> None:
-    start(tiny(*SECRET), tmp_path / "other")
-    assert key_of(tmp_path / "other").read_bytes() != key_of(finished).read_bytes()
-    models = [load_file(folder / "model.safetensors") for folder in (finished, tmp_path / "other")]
-    assert distance(*models) > 0.01
+def test_two_runs_of_a_seed_have_different_noise(tmp_path: Path) -> None:
+    """All clients are asked in every round, so that nothing but the noise can differ."""
+    folders = [tmp_path / name for name in ("first", "second")]
+    for folder in folders:
+        start(tiny(SECRET[0], "rounds=1", "cohort.size=4"), folder)
+    assert key_of(folders[0]).read_bytes() != key_of(folders[1]).read_bytes()
+    assert distance(*(load_file(folder / "model.safetensors") for folder in folders)) > 0.01
 
 
 def test_two_repeatable_runs_of_a_seed_are_the_same_and_need_no_key(tmp_path: Path) -> None:
@@ -213,6 +215,18 @@ def test_repeatable_noise_is_said_to_protect_nobody_who_knows_the_seed(
     for done in (call("validate", file), call("run", file, "--out", tmp_path / "run")):
         [line] = [line for line in (done.out + done.err).splitlines() if line.startswith("dp")]
         assert ("protects nobody from those who know the seed" in line) == warns
+
+
+@pytest.mark.parametrize(
+    ("cohort", "approximate"),
+    [("size=2", True), ("size=4", False), ('sampling="bernoulli"', False)],
+)
+def test_epsilon_of_a_fixed_number_of_clients_is_said_to_be_an_approximation(
+    tmp_path: Path, cohort: str, approximate: bool
+) -> None:
+    shown = call("validate", write_tiny(tmp_path, *SECRET, f"cohort.{cohort}"))
+    [line] = [line for line in shown.out.splitlines() if line.startswith("dp")]
+    assert ("an approximation" in line) == approximate
 
 
 @pytest.mark.parametrize("clients", range(1, 10))
