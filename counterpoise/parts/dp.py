@@ -42,9 +42,9 @@ def dp(
         counts = {"rounds": 0, "asked": census.asked, "eligible": census.eligible}
         return {name: torch.tensor(count) for name, count in counts.items()}
 
-    def weigh(weights: Tensor, slot: Tree, exchange: Exchange) -> Tensor:
+    def weigh(weights: Tensor, slot: Tree, exchange: Exchange) -> tuple[Tensor, Tree]:
         # All replies become the same noised mean: one of them is it, and a mean over them would round it again.
-        return torch.zeros_like(weights).index_fill(0, torch.tensor([0], device=weights.device), 1.0)
+        return torch.cat([torch.ones_like(weights[:1]), torch.zeros_like(weights[1:])]), slot
 
     def treat(deltas: Params, slot: Tree, exchange: Exchange) -> Params:
         count, asked = len(exchange.weights), int(slot["asked"])

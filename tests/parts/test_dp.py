@@ -92,7 +92,7 @@ def test_an_update_times_a_thousand_moves_the_server_no_further_than_the_clip(dt
         replies = Replies(torch.arange(count), torch.ones(count), delta, {}, {}, torch.zeros(count))
         exchange = Exchange({}, replies, torch.rand(count, generator=stream, dtype=torch.float64), count)
         slot = built.init({}, Census(torch.ones(count), 2, 1), {})
-        step = mix(built.weigh(exchange.weights, slot, exchange), built.treat(delta, slot, exchange))
+        step = mix(built.weigh(exchange.weights, slot, exchange)[0], built.treat(delta, slot, exchange))
         assert 0 < float(norm(tmap(torch.Tensor.double, step))) <= 0.7 * (1 + 1e-6), trial
 
 
