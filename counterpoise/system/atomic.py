@@ -12,7 +12,6 @@ def write_atomically(path: Path, content: bytes, mode: int = 0o666) -> None:
     """Write to a temporary file, fsync, rename into place; on failure nothing is left behind. The umask limits the mode."""
     beside = path.with_name(f"{TEMPORARY}{os.getpid()}-{path.name}")
     try:
-        beside.unlink(missing_ok=True)  # a left one may have another mode
         with open(beside, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as stream:
             stream.write(content)
             stream.flush()
