@@ -128,5 +128,6 @@ def _plan_lines(config: Experiment, simulation: Any) -> Iterator[str]:
     yield f"method     {simulation.method.name}: {', '.join(part.name for part in simulation.method.parts) or 'plain averaging'}; client weights: {simulation.method.weighting}"
     for probe, names in simulation.probe_names().items():
         yield f"probe      {probe}: {', '.join(names)}"
+    yield from (f"{part:<10} {note}" for part, note in simulation.notes.items())
     yield f"engine     {settings.name} on {settings.device}: {settings.reason}"
     yield "valid"

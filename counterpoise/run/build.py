@@ -90,6 +90,7 @@ def build_simulation(
     _check_precision(functional, settings, federation)
     _check_search(composed, federation, cohort)
     _check_server_samples(composed, federation)
+    _check_private(composed, functional)
     work = Workplace(composed, functional, local, federation, seed, augment)
     _check_cohort(work, cohort)
     resolved = resolve_engine(settings, work, cohort.size or len(federation.clients), rounds)
@@ -160,6 +161,14 @@ def _check_server_samples(method: Method, federation: Federation) -> None:
     if learner is not None and federation.validation is None:
         raise ConfigError(
             f"{learner} learns from samples of the server here: data.validation must be above 0"
+        )
+
+
+def _check_private(method: Method, model: FunctionalModel) -> None:
+    guard, buffers = method.guard, sorted(model.buffers())
+    if guard is not None and buffers:
+        raise ConfigError(
+            f'{guard.name} protects only the updates, and the model\'s running statistics ({buffers[0]}) would be averaged unprotected; use GroupNorm: model.norm = "group"'
         )
 
 
