@@ -16,6 +16,7 @@ from counterpoise.core.rng import generator
 from counterpoise.core.tree import Params, Tree
 
 ZERO, ONE = torch.zeros(()), torch.ones(())
+NOT_HOOKS = ("name", "charts", "server_samples", "reveals")  # fields of a part
 
 
 class Batch(NamedTuple):
@@ -164,6 +165,20 @@ class Chart(NamedTuple):
     ] = ()  # what a tree's nodes hold; the first is the row of the parent, -1 at the root
 
 
+class Reveals(NamedTuple):
+    """What the server learns of a client's data from a part, in words; empty where the part does not say.
+
+    `upload`: what `finish` returns besides memory; "nothing" where that is always empty.
+    """
+
+    survey: str = ""
+    tally: str = ""
+    upload: str = ""
+
+
+SILENT = Reveals()
+
+
 @dataclass(frozen=True)
 class Part:
     """Hooks of one idea; a part states only what it changes. The slot, memory and upload of a part are its own."""
@@ -236,10 +251,11 @@ class Part:
 
     charts: tuple[Chart, ...] = ()  # what the report shows of the server slot
     server_samples: bool = False  # whether `update` measures models on samples of the server's own
+    reveals: Reveals = SILENT  # in words; a part with `survey`, `tally` or `finish` must say it
 
     def hooks(self) -> list[str]:
         """Names of the hooks this part fills."""
-        hooks = (f.name for f in fields(self) if f.name not in ("name", "charts", "server_samples"))
+        hooks = (f.name for f in fields(self) if f.name not in NOT_HOOKS)
         return [name for name in hooks if getattr(self, name) is not None]
 
 
