@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from counterpoise.data.federation import Federation
-from counterpoise.errors import RunError
+from counterpoise.errors import ConfigError, RunError
 from counterpoise.flower.hello import share_digest
 from counterpoise.flower.job import JobFolder, JobSettings
 from counterpoise.flower.messages import Hello
@@ -56,8 +56,7 @@ def expected(names: Sequence[str], shared: Federation | None, folder: JobFolder)
 def greeted(experiment: Experiment, settings: JobSettings, roster: Roster, folder: JobFolder) -> Federation:
     """The federation as its clients describe it at the start, which holds for the whole run."""
     if folder.roster.exists():
-        known = _read(folder.roster)
-        return _federation(experiment, settings, roster.names, known)
+        return _federation(experiment, settings, roster.names, _read(folder.roster))
     known = Known(roster.hellos)
     work = build_workplace(experiment, _federation(experiment, settings, roster.names, known))
     engine = FlowerEngine(work, roster.grid, roster, str(settings["run"]))
@@ -88,8 +87,9 @@ def _checked(counts: Tensor | None, samples: Tensor) -> Tensor | None:
         return None
     counts = counts.cpu()
     if bool((counts < 0).any()) or not counts.sum(-1).equal(samples):
+        total = int(samples.sum())  # the counts themselves are not for a log
         raise RunError(
-            f"the class counts that clients gave must be 0 or more and add up to their samples, not {counts.tolist()} for {samples.tolist()}"
+            f"the class counts that clients gave must be 0 or more and add up to their {total} samples"
         )
     return counts
 
@@ -105,6 +105,10 @@ def _read(path: Path) -> Known:
     if not path.exists():
         return Known({})
     found = json.loads(path.read_text())
+    if set(found) != {"clients", *Counted._fields}:
+        raise ConfigError(
+            f"{path} must be of this version, with {', '.join(Counted._fields)}; start a new run"
+        )
     hellos = {name: Hello(**facts) for name, facts in found.pop("clients").items()}
     counts = {key: None if numbers is None else torch.tensor(numbers) for key, numbers in found.items()}
     return Known(hellos, Counted(**counts))

@@ -40,7 +40,9 @@ def what_the_server_learns(method: Method, asked: Sequence[Part] = (), measured:
     found += [Learned("its change of the model, its buffers and its mean training loss", ROUNDS, "training")]
     found += [one for part in method.parts for one in _uploads(part)]
     if measured:
-        what = "its confusion counts, by class, and sums of confidences and losses on the samples it holds out"
+        what = (
+            "its confusion counts, by class, and sums of confidences and losses on the samples it holds out"
+        )
         found.append(Learned(what, EACH, measured))
     return found
 
