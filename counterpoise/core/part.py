@@ -178,12 +178,14 @@ class Chart(NamedTuple):
 class Reveals(NamedTuple):
     """What the server learns of a client's data from a part, in words; empty where the part does not say.
 
-    `upload`: what `finish` returns besides memory; "nothing" where that is always empty.
+    `upload`: what `finish` returns besides memory; "nothing" where that is always empty. `judged`: what clients count for a
+    `weigh` that asks them to judge models.
     """
 
     survey: str = ""
     tally: str = ""
     upload: str = ""
+    judged: str = ""
 
 
 SILENT = Reveals()

@@ -166,7 +166,7 @@ def _does(part: Part, hook: str) -> str:
     reveals = part.reveals
     if hook == "finish" and reveals.upload:
         return "" if reveals.upload == "nothing" else f"adds to what a client sends back {reveals.upload}"
-    said = {"survey": reveals.survey, "tally": reveals.tally}.get(hook, "")
+    said = {"survey": reveals.survey, "tally": reveals.tally, "weigh": reveals.judged}.get(hook, "")
     return f"{HOOKS[hook]}: {said}" if said else HOOKS.get(hook, "")
 
 
