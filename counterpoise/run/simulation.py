@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from counterpoise.client.measure import measure, measure_many
+from counterpoise.client.probing import look, names_given, server_samples
 from counterpoise.core.messages import Replies, Task
 from counterpoise.core.method import Method
 from counterpoise.core.part import Census, Measure, Measurement, Pair
@@ -21,6 +22,7 @@ from counterpoise.engines.embedded import Request, train_all
 from counterpoise.engines.service import first_memory
 from counterpoise.engines.workplace import Engine, Workplace, open_task
 from counterpoise.metrics import balanced_accuracy
+from counterpoise.metrics.probe import Probe
 from counterpoise.metrics.scoring import Scoring, count, count_all, score_clients
 from counterpoise.server.cohort import Cohort
 from counterpoise.server.round import (
@@ -51,6 +53,7 @@ class Simulation:
     rounds: int
     seed: int
     scoring: Scoring
+    probes: tuple[Probe, ...] = ()
 
     @property
     def server(self) -> Server:
@@ -120,12 +123,18 @@ class Simulation:
                 own = self.engine.measure_own(clients, *self.presented(state), count)
                 scores["personal"] = score_clients(clients, list(own["confusion"]))
                 scores["personal_balanced_accuracy"] = scores["personal"]["mean_client_balanced_accuracy"]
+            if self.probes:
+                scores["probes"] = self._probe(state)
         return scores | self.diagnostics(state)
 
     def diagnostics(self, state: ServerState) -> dict[str, Any]:
         """The charts of the method's parts."""
         found = diagnose(self.method, state)
         return {"diagnostics": found} if found else {}
+
+    def probe_names(self) -> dict[str, list[str]]:
+        """Names of the numbers that each probe gives."""
+        return names_given(self.work.model, self.work.federation, self.probes)
 
     def validate(self, models: Params, buffers: Params) -> Scores:
         """Balanced accuracy of stacked models on the server's validation set, else on all held-out client samples."""
@@ -165,6 +174,12 @@ class Simulation:
     def _score(self, state: ServerState, samples: Samples) -> dict[str, Any]:
         sums = measure(self.work.model, *self.presented(state), samples, self.work.federation.scaling)
         return self.scoring.scores(sums)
+
+    def _probe(self, state: ServerState) -> dict[str, Any]:
+        """Probe name -> its numbers of the scored model."""
+        federation, (params, buffers) = self.work.federation, self.presented(state)
+        own = server_samples(federation)
+        return {**look(self.work.model, params, buffers, own, federation.scaling, self.probes)}
 
     def _measure_clients(self, state: ServerState, clients: list[int], counted: Measurement) -> Tree:
         """Sums [W, ...] of the model on the held-out samples of each of these clients."""
