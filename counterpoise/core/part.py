@@ -206,6 +206,22 @@ class Chart(NamedTuple):
     ] = ()  # what a tree's nodes hold; the first is the row of the parent, -1 at the root
 
 
+class Reveals(NamedTuple):
+    """What the server learns of a client's data from a part, in words; empty where the part does not say.
+
+    `upload`: what `finish` returns besides memory; "nothing" where that is always empty. `judged`: what clients count for a
+    `weigh` that asks them to judge models.
+    """
+
+    survey: str = ""
+    tally: str = ""
+    upload: str = ""
+    judged: str = ""
+
+
+SILENT = Reveals()
+
+
 @dataclass(frozen=True)
 class Part:
     """Hooks of one idea; a part states only what it changes. The slot, memory and upload of a part are its own."""
@@ -291,6 +307,7 @@ class Part:
     private: Privacy | None = (
         None  # `treat` makes the mean of the updates private, by the run's secret key or repeatably by its seed
     )
+    reveals: Reveals = SILENT  # in words; a part with `survey`, `tally` or `finish` must say it
 
     def hooks(self) -> list[str]:
         """Names of the hooks this part fills."""

@@ -8,13 +8,14 @@ import torch
 from torch import Tensor
 
 from counterpoise.core.method import part
-from counterpoise.core.part import Census, Chart, Exchange, Part, Stats, Step, whole_slot
+from counterpoise.core.part import Census, Chart, Exchange, Part, Reveals, Stats, Step, whole_slot
 from counterpoise.core.tree import Params, Tree, add, mix, multiply, norm, subtract, tmap, zeros
 from counterpoise.registry.schema import Fraction, NonNegative
 
 PROX = "Li et al. 2020, arXiv:1812.06127"
 SCAFFOLD = "Karimireddy et al. 2020, arXiv:1910.06378, Algorithm 1"
 TINY = 1e-12
+TRAVELLED = "its number of local steps, times the learning rate"  # what `travel` uploads, in words
 FEDDYN = "Acar et al. 2021, arXiv:2111.04263, Algorithm 1"
 FEDCM = "Xu et al. 2021, arXiv:2106.10874, Algorithm 2"
 MomentumForm: TypeAlias = Literal["resolved", "scaled", "printed"]
@@ -75,6 +76,7 @@ def control_variates() -> Part:
                 "control", "curve", "Norm of the server's control variate", lambda slot: norm(slot["control"])
             ),
         ),
+        reveals=Reveals(upload="the change of its control variate, a vector as long as the model"),
     )
 
 
@@ -109,6 +111,7 @@ def dynamic_regulariser(alpha: NonNegative = 0.1) -> Part:
         adjust=adjust,
         finish=finish,
         update=update,
+        reveals=Reveals(upload="nothing"),
     )
 
 
@@ -135,7 +138,15 @@ def server_direction(alpha: Fraction = 0.1, momentum_form: MomentumForm = "resol
         delta, direction = server_turn(delta, exchange, momentum_form)
         return delta, {"direction": direction}
 
-    return Part(init=init, send=whole_slot, start=start, adjust=adjust, finish=finish, update=update)
+    return Part(
+        init=init,
+        send=whole_slot,
+        start=start,
+        adjust=adjust,
+        finish=finish,
+        update=update,
+        reveals=Reveals(upload=TRAVELLED),
+    )
 
 
 def follow(grads: Params, direction: Params, alpha: float | Tensor) -> Params:

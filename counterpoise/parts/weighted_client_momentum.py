@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from counterpoise.core.method import part
-from counterpoise.core.part import Census, Chart, ClientData, Exchange, Part, Stats, Step
+from counterpoise.core.part import Census, Chart, ClientData, Exchange, Part, Reveals, Stats, Step
 from counterpoise.core.tree import Params, Tree, zeros
 from counterpoise.errors import ConfigError
-from counterpoise.parts.counts import class_counts
-from counterpoise.parts.drift import MomentumForm, follow, server_turn, travel
+from counterpoise.parts.counts import OF_EACH_CLASS, class_counts
+from counterpoise.parts.drift import TRAVELLED, MomentumForm, follow, server_turn, travel
 from counterpoise.parts.scarcity import (
     FIRST_ALPHA,
     Exponent,
@@ -122,6 +122,10 @@ def weighted_client_momentum(
         weigh=weigh,
         update=update,
         charts=CHARTS,
+        reveals=Reveals(
+            tally=f"{OF_EACH_CLASS}, and the classes' shares of each client, added up",
+            upload=f"{TRAVELLED}, and its score: how much of its data is of scarce classes",
+        ),
     )
 
 

@@ -22,7 +22,7 @@ from counterpoise.data.federation import Federation
 from counterpoise.engines.choose import EngineSettings, build_engine, choose_device, resolve_engine
 from counterpoise.engines.workplace import Engine, Workplace, check_replies_fit
 from counterpoise.errors import ConfigError, short
-from counterpoise.metrics import shots_by_rule
+from counterpoise.metrics import Shots, shots_by_rule
 from counterpoise.metrics.probe import ProbeSpec, build_probes
 from counterpoise.metrics.scoring import Scoring
 from counterpoise.models.heads import Head
@@ -94,11 +94,18 @@ def build_simulation(
     work = Workplace(composed, functional, local, federation, seed, augment)
     _check_cohort(work, cohort)
     resolved = resolve_engine(settings, work, cohort.size or len(federation.clients), rounds)
-    scoring = scoring or Scoring(shots_by_rule(federation.counts().sum(0).tolist()), federation.classes)
+    scoring = scoring or Scoring(shots_by_counts(federation), federation.classes)
     _check_scoring(scoring, federation)
     looks = build_probes(probes)
     names_given(functional, federation, looks)
     return Simulation(composed, work, connect(resolved, work), resolved, cohort, rounds, seed, scoring, looks)
+
+
+def shots_by_counts(federation: Federation) -> Shots:
+    """Head, medium and tail classes by the training samples of all clients."""
+    counts = federation.class_counts()
+    assert counts is not None  # a run whose groups go by the counts asks its clients for their sum
+    return shots_by_rule(counts.tolist())
 
 
 def _check_pieces(federation: Any, model: Any) -> None:

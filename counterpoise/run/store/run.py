@@ -175,7 +175,8 @@ def _probes_of(simulation: Simulation) -> list[dict[str, Any]]:
 
 def describe_run(run: Run, federation: Federation) -> None:
     """Write record.json, unless it is there."""
-    folder, settings, counts = run.folder, run.simulation.settings, federation.counts()
+    folder, settings = run.folder, run.simulation.settings
+    counts, totals = federation.client_counts(), federation.class_counts()
     try:
         if read_sealed(folder.record) is not None:
             return
@@ -191,7 +192,7 @@ def describe_run(run: Run, federation: Federation) -> None:
         "data": {
             "name": federation.name,
             "classes": list(federation.classes),
-            "class_counts": counts.sum(0).tolist(),
+            "class_counts": None if totals is None else totals.tolist(),
             "notes": list(federation.notes),
             "files": dict(federation.files),
         },
@@ -202,7 +203,8 @@ def describe_run(run: Run, federation: Federation) -> None:
             for chart in part.charts
         ],
         "probes": _probes_of(run.simulation),
-        "clients": counts.tolist(),
-        "skew": describe(counts.numpy()).summary(),
+        "samples": federation.samples().tolist(),
+        "clients": None if counts is None else counts.tolist(),
+        "skew": None if counts is None else describe(counts.numpy()).summary(),
     }
     folder.write_json(folder.record, seal(record))
