@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from counterpoise.core.method import part
-from counterpoise.core.part import Census, Exchange, Part, Stats, Step, whole_slot
+from counterpoise.core.part import Census, Exchange, Part, Reveals, Stats, Step, whole_slot
 from counterpoise.core.tree import Params, Tree, tmap, zeros
 from counterpoise.registry.schema import Fraction, Positive, ProperFraction
 
@@ -49,4 +49,7 @@ def amended_adaptive(
         means = tmap(lambda leaf: leaf.mean(0), exchange.upload)
         return delta, {"square": means["largest"], "direction": means["direction"]}
 
-    return Part(init=init, send=whole_slot, start=start, adjust=adjust, finish=finish, update=update)
+    words = "the largest mean square of each parameter's gradients, and its update over its number of local steps: two vectors as long as the model"
+    return Part(
+        init=init, send=whole_slot, start=start, adjust=adjust, finish=finish, update=update, reveals=Reveals(upload=words)
+    )  # fmt: skip

@@ -7,8 +7,9 @@ from typing import Literal
 import torch
 
 from counterpoise.core.method import part
-from counterpoise.core.part import Census, Exchange, Part, Stats, Step, whole_slot
+from counterpoise.core.part import Census, Exchange, Part, Reveals, Stats, Step, whole_slot
 from counterpoise.core.tree import Params, Tree, add, mix, subtract, tmap, zeros
+from counterpoise.parts.drift import CHANGE, TRAVELLED
 from counterpoise.registry.schema import NonNegative
 
 PAPER = "FedSat (paper 004), equations 5 to 7"
@@ -64,6 +65,7 @@ def drift_correction(gamma: NonNegative = 1.0, reference: Reference = "displacem
         return delta, {"before": exchange.params, "travelled": exchange.upload["travelled"].mean()}
 
     stale = reference == "stale"
+    uploads = {"displacement": TRAVELLED, "stale": "nothing", "control": CHANGE}
     return Part(
         init=None if stale else init,
         enroll=enroll,
@@ -72,6 +74,7 @@ def drift_correction(gamma: NonNegative = 1.0, reference: Reference = "displacem
         adjust=adjust,
         finish=finish,
         update=None if stale else update,
+        reveals=Reveals(upload=uploads[reference]),
     )
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from counterpoise.core.method import part
-from counterpoise.core.part import Batch, Exchange, Outputs, Part, Stats, Step
+from counterpoise.core.part import Batch, Exchange, Outputs, Part, Reveals, Stats, Step
 from counterpoise.core.tree import Params, Tree, mix, tmap, zeros
 from counterpoise.registry.schema import Fraction, NonNegative, ProperFraction
 
@@ -48,7 +48,10 @@ def elastic_aggregation(
         mean, most = mix(exchange.weights, each), tmap(lambda leaf: leaf.amax(0), each)
         return tmap(lambda d, m, o: d * (1 + tau - _ratio(m, o)), delta, mean, most), slot
 
-    return Part(start=start, adjust=adjust, finish=finish, update=update)
+    words = (
+        "how much the model's outputs on its inputs depend on each parameter, a vector as long as the model"
+    )
+    return Part(start=start, adjust=adjust, finish=finish, update=update, reveals=Reveals(upload=words))
 
 
 def squared_outputs(outputs: Outputs, batch: Batch) -> Tensor:

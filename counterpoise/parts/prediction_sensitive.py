@@ -11,6 +11,7 @@ from counterpoise.core.method import part
 from counterpoise.core.part import Batch, ClientData, Outputs, Part, Stats, Step, Visit
 from counterpoise.core.tree import Params, Tree
 from counterpoise.metrics.confusion import confusion
+from counterpoise.parts.held_out import note_training_samples
 from counterpoise.registry.schema import Positive
 
 PAPER = "FedSat (paper 004), equations 2 to 4"
@@ -61,7 +62,7 @@ def prediction_sensitive(
         start=start,
         weight=weight,
         adjust=adjust if online else None,
-        held_out=True,
+        note=note_training_samples,
     )
 
 

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from counterpoise.core.method import part
-from counterpoise.core.part import Census, Chart, Exchange, Pair, Part
+from counterpoise.core.part import Census, Chart, Exchange, Pair, Part, Reveals
 from counterpoise.core.rng import generator
 from counterpoise.core.tree import Params, Tree
+from counterpoise.parts.held_out import note_training_samples
 from counterpoise.registry.schema import Count, Fraction, NonNegative, Positive
 
 PAPER = "FedSat (paper 004), equations 8 to 22"
@@ -57,7 +58,10 @@ def prioritised_weighting(
     return Part(
         init=init,
         weigh=weigh,
-        held_out=True,
+        note=note_training_samples,
+        reveals=Reveals(
+            judged="how many of the samples that it holds out are of each class, and for which classes each model that it judges takes them"
+        ),
         charts=(
             Chart(
                 "weights",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from counterpoise.core.method import part
-from counterpoise.core.part import Census, Exchange, Gradient, Part, Stats, Step, whole_slot
+from counterpoise.core.part import Census, Exchange, Gradient, Part, Reveals, Stats, Step, whole_slot
 from counterpoise.core.tree import Params, Tree, add, multiply, norm, subtract, tmap, zeros
 from counterpoise.registry.schema import NonNegative
 
@@ -72,6 +72,7 @@ def shared_perturbation(rho: NonNegative = 0.1) -> Part:
         gradient=gradient,
         finish=finish,
         update=update,
+        reveals=Reveals(upload="the sum of its perturbations, a vector as long as the model"),
     )
 
 
