@@ -46,6 +46,8 @@ COMPOSITIONS: tuple[MethodSpec, ...] = (
     ["fedavg", "ldam", {"deferred_reweighting": {"start": 0.4}}, "balanced_sampler"],
     ["fednova", {"weighted_ce": {"counts": "global"}}],
     ["feddyn", {"server_momentum": {"beta": 0.5}}, {"balanced_softmax": {"counts": "global"}}],
+    ["fednova", {"aggregation_balancer": {"scope": "classifier"}}, "layer_cosines"],
+    {"fedbal": {"variant": "released"}},
 )
 
 

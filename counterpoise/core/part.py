@@ -122,6 +122,7 @@ Measure: TypeAlias = Callable[
 
 
 NOTHING: Tree = {}
+NOT_HOOKS = ("name", "charts", "server_samples", "replaces_weights")
 
 
 class Exchange(NamedTuple):
@@ -136,6 +137,7 @@ class Exchange(NamedTuple):
     seed: int = 0  # of the run
     part: str = ""  # who looks
     upload: Tree = NOTHING  # [K, ...] what the client half of this part sent
+    came: Params = NOTHING  # [K, ...] for `treat` and `update`: deltas before any part treated them
 
     def stream(self) -> torch.Generator:
         """The random stream of this part in this round, the same whenever it is asked for."""
@@ -158,10 +160,19 @@ class Chart(NamedTuple):
     kind: Literal["curve", "bars", "flow", "tree"]  # [], [n], [n, n] from row to column, [n, ...] nodes
     title: str
     read: Callable[[Tree], Tensor]  # server slot -> numbers of the kind's shape
-    axis: Literal["", "clients", "classes"] = ""  # what the entries of bars and flows stand for
+    axis: Literal["", "clients", "classes", "layers"] = ""  # what the entries of bars and flows stand for
     columns: tuple[
         str, ...
     ] = ()  # what a tree's nodes hold; the first is the row of the parent, -1 at the root
+
+
+def layer_names(params: Params) -> list[str]:
+    """The layers that the axis "layers" of a chart stands for: those with a weight of two axes or more, 2 before 10."""
+    names = [name for name, p in params.items() if p.dim() > 1]
+    return sorted(
+        names,
+        key=lambda name: [(len(word), word) if word.isdigit() else (0, word) for word in name.split(".")],
+    )
 
 
 @dataclass(frozen=True)
@@ -236,10 +247,11 @@ class Part:
 
     charts: tuple[Chart, ...] = ()  # what the report shows of the server slot
     server_samples: bool = False  # whether `update` measures models on samples of the server's own
+    replaces_weights: bool = False  # whether `weigh` ignores the weights that it is given
 
     def hooks(self) -> list[str]:
         """Names of the hooks this part fills."""
-        hooks = (f.name for f in fields(self) if f.name not in ("name", "charts", "server_samples"))
+        hooks = (f.name for f in fields(self) if f.name not in NOT_HOOKS)
         return [name for name in hooks if getattr(self, name) is not None]
 
 

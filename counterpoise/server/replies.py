@@ -80,7 +80,8 @@ def weigh_replies(method: Method, exchange: Exchange, slots: Mapping[str, Tree])
 
 
 def treat_replies(method: Method, exchange: Exchange, slots: Mapping[str, Tree]) -> Exchange:
-    """The exchange with every update passed through the chain of parts that treat; later rules see only these."""
+    """The exchange with every update passed through the chain of parts that treat; later rules see only these, and how they came."""
+    exchange = exchange._replace(came=exchange.replies.delta)
     for part in method.parts:
         if part.treat is not None:
             seen = exchange.seen_by(part.name)

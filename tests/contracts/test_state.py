@@ -31,7 +31,7 @@ from counterpoise.server.round import ServerState
 
 EVERYONE = range(6)
 # By their defaults these are FedAvg; a trim takes five replies, and short updates are not clipped (tests/parts/test_robust.py).
-PLAIN = {"fedavg", "cross_entropy", "server_step", "trimmed_mean", "clip_updates"}
+PLAIN = {"fedavg", "cross_entropy", "server_step", "trimmed_mean", "clip_updates", "layer_cosines"}
 
 
 def _keeps_memory(spec: MethodSpec) -> bool:
