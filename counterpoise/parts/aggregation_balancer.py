@@ -38,41 +38,36 @@ def aggregation_balancer(
     buffers uniform. The released code is score = "exp", ``softmax(exp(v))``, deviation = "sample", scope = "classifier".
     """
 
-    def shares(deltas: Params, exchange: Exchange) -> Tensor:
-        found = classifier_cosines(exchange.params, deltas, len(exchange.weights))
-        return balanced_shares(found, beta, temperature, inverse, score, deviation)
+    def shares(cosines: Tensor) -> Tensor:
+        return balanced_shares(cosines, beta, temperature, inverse, score, deviation)
 
     def init(params: Params, census: Census, surveys: Tree) -> Tree:
         none = torch.zeros(census.clients, dtype=torch.float64)
         return {"weights": none, "cosines": none + 1}
 
-    def weigh(weights: Tensor, slot: Tree, exchange: Exchange) -> Tensor:
-        before = torch.ones_like(weights) if combine == "replace" else weights
-        weighed = before * shares(exchange.replies.delta, exchange) if scope == "all" else before
-        return weighed / weighed.sum()
+    def weigh(weights: Tensor, slot: Tree, exchange: Exchange) -> tuple[Tensor, Tree]:
+        """The slot keeps of each client what it was in the last round that asked it: for the charts, and for `treat`."""
+        before = torch.full_like(weights, 1 / len(weights)) if combine == "replace" else weights
+        found = classifier_cosines(exchange.params, exchange.replies.delta, len(weights))
+        balanced, rows = before * shares(found), exchange.replies.client.cpu()
+        balanced = balanced / balanced.sum()
+        kept = {
+            "weights": slot["weights"].index_copy(0, rows, balanced),
+            "cosines": slot["cosines"].index_copy(0, rows, found),
+        }
+        return (balanced if scope == "all" else before), kept
 
     def treat(deltas: Params, slot: Tree, exchange: Exchange) -> Params:
-        p = shares(exchange.came, exchange)
+        p = shares(slot["cosines"][exchange.replies.client.cpu()])
         factors = p / (p * exchange.weights / exchange.weights.sum()).sum()  # K p where weights are uniform
         head = {name: delta for name, delta in deltas.items() if name.startswith(HEAD)}
         return deltas | scale_rows(head, factors)
-
-    def update(delta: Params, slot: Tree, exchange: Exchange) -> tuple[Params, Tree]:
-        """Keeps what the charts show: of each client, as of the last round that it was in."""
-        found = classifier_cosines(exchange.params, exchange.came, len(exchange.weights))
-        used = exchange.weights * (shares(exchange.came, exchange) if scope == "classifier" else 1)
-        rows = exchange.replies.client.cpu()
-        return delta, {
-            "weights": slot["weights"].index_copy(0, rows, used / used.sum()),
-            "cosines": slot["cosines"].index_copy(0, rows, found),
-        }
 
     return Part(
         adapt=with_head(bias=False, frozen=True),
         init=init,
         weigh=weigh,
         treat=treat if scope == "classifier" else None,
-        update=update,
         charts=(
             Chart("weights", "bars", "Weight of each client, last round", lambda s: s["weights"], "clients"),
             Chart("cosines", "bars", "Cosine of each classifier", lambda s: s["cosines"], "clients"),

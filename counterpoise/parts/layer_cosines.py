@@ -14,14 +14,17 @@ TITLE = "Cosine of each layer with the one sent, mean over clients"
 
 @part(paper="FedBal (paper 002), Figure 3")
 def layer_cosines() -> Part:
-    """Records ``mean_k cos(W_l, W_l + delta_k)`` of the weights of every layer l; changes nothing."""
+    """Records ``mean_k cos(W_l, W_l + delta_k)`` of the weights of every layer l; changes nothing.
+
+    delta_k are the clients' changes as they are averaged, after what other parts do to them.
+    """
 
     def init(params: Params, census: Census, surveys: Tree) -> Tree:
         return {"cosines": torch.ones(len(layer_names(params)), dtype=torch.float64)}
 
     def update(delta: Params, slot: Tree, exchange: Exchange) -> tuple[Params, Tree]:
         means = [
-            cosines(exchange.params[name], exchange.came[name]).mean()
+            cosines(exchange.params[name], exchange.replies.delta[name]).mean()
             for name in layer_names(exchange.params)
         ]
         return delta, {"cosines": torch.stack(means)} if means else slot

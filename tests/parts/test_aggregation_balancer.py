@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from counterpoise.core.messages import Broadcast, Replies, Task
 from counterpoise.core.method import PARTS, Method, MethodSpec, build_method
-from counterpoise.core.part import Exchange, Part
-from counterpoise.core.tree import Params, mix
+from counterpoise.core.part import Census, Exchange, Part
+from counterpoise.core.tree import Params, Tree, mix
 from counterpoise.errors import ConfigError
 from counterpoise.models.heads import exchange_head
 from counterpoise.parts.aggregation_balancer import balanced_shares
@@ -62,8 +62,10 @@ def server_mean(
     replies = Replies(
         torch.arange(count), torch.arange(1, count + 1), deltas, {}, upload or {}, torch.zeros(count)
     )
-    exchange = weigh_replies(method, Exchange(params, replies, replies.samples, count), {})
-    exchange = treat_replies(method, exchange, {})
+    census = Census(replies.samples, 1, 1)
+    slots = {part.name: part.init(params, census, {}) for part in method.parts if part.init is not None}
+    exchange, slots = weigh_replies(method, Exchange(params, replies, replies.samples, count), slots)
+    exchange = treat_replies(method, exchange, slots)
     return mix(exchange.weights, exchange.replies.delta)
 
 
@@ -194,9 +196,9 @@ def test_weights_by_samples_are_replaced_or_multiplied() -> None:
 
 
 def _weigher(name: str, weights: list[float], replaces: bool = False) -> Part:
-    def weigh(before: Tensor, slot: Any, exchange: Exchange) -> Tensor:
+    def weigh(before: Tensor, slot: Tree, exchange: Exchange) -> tuple[Tensor, Tree]:
         scaled = before * torch.tensor(weights, dtype=torch.float64)
-        return scaled / scaled.sum()
+        return scaled / scaled.sum(), slot
 
     return Part(name, weigh=weigh, replaces_weights=replaces)
 
