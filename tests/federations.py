@@ -45,6 +45,7 @@ COMPOSITIONS: tuple[MethodSpec, ...] = (
     ["fedcm", {"focal": {"gamma": 2.0}}],
     ["fedavg", "ldam", {"deferred_reweighting": {"start": 0.4}}, "balanced_sampler"],
     ["fednova", {"weighted_ce": {"counts": "global"}}],
+    ["fedwcm_x", {"balanced_softmax": {"counts": "global"}}, "balanced_sampler"],
     ["feddyn", {"server_momentum": {"beta": 0.5}}, {"balanced_softmax": {"counts": "global"}}],
     ["fednova", {"aggregation_balancer": {"scope": "classifier"}}, "layer_cosines"],
     {"fedbal": {"variant": "released"}},

@@ -87,6 +87,10 @@ class ClientData(NamedTuple):
     rate: float = 1.0  # factor on the client's learning rate of this round, which all parts then see
 
 
+def _without_settings(samples: float) -> int:
+    raise RuntimeError("this visit comes without the settings of local training")
+
+
 class Visit(NamedTuple):
     """What a part may use when it prepares a client's data for a round; all of it on the CPU."""
 
@@ -97,6 +101,9 @@ class Visit(NamedTuple):
     look: Callable[
         [Tensor], Outputs
     ]  # rows [n] -> the received model's outputs on them, in evaluation mode and not augmented
+    steps: Callable[[float], int] = (
+        _without_settings  # samples -> local steps of a round on so many, by batches and epochs
+    )
 
 
 class Census(NamedTuple):
