@@ -232,6 +232,16 @@ def test_replacing_weights_after_another_weigher_is_refused_with_the_two_ways_ou
     Method((_weigher("other", [1.0]), _balancer(combine="multiply")))
 
 
+def test_beside_fedwcm_it_multiplies_in_either_order_or_is_refused() -> None:
+    with pytest.raises(ConfigError, match="replaces the weights that weighted_client_momentum gives"):
+        build_method(["fedwcm", "aggregation_balancer"])
+    after: MethodSpec = ["fedwcm", {"aggregation_balancer": {"combine": "multiply"}}]
+    before: MethodSpec = ["aggregation_balancer", "fedwcm"]  # uniform weights to start from
+    found = [run_rounds(simulate(spec)).params for spec in (after, before, "fedwcm")]
+    assert distance(found[0], found[1]) < 1e-12
+    assert distance(found[0], found[2]) > 1e-6
+
+
 def test_with_the_classifier_scope_the_rest_is_uniform() -> None:
     params, deltas = turned(EXAMPLE)
     found = server_mean(method_of({"aggregation_balancer": {"scope": "classifier"}}), params, deltas)
