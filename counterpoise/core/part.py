@@ -200,7 +200,7 @@ class Chart(NamedTuple):
     kind: Literal["curve", "bars", "flow", "tree"]  # [], [n], [n, n] from row to column, [n, ...] nodes
     title: str
     read: Callable[[Tree], Tensor]  # server slot -> numbers of the kind's shape
-    axis: Literal["", "clients", "classes"] = ""  # what the entries of bars and flows stand for
+    axis: Literal["", "clients", "classes", "layers"] = ""  # what the entries of bars and flows stand for
     columns: tuple[
         str, ...
     ] = ()  # what a tree's nodes hold; the first is the row of the parent, -1 at the root
@@ -220,6 +220,15 @@ class Reveals(NamedTuple):
 
 
 SILENT = Reveals()
+
+
+def layer_names(params: Params) -> list[str]:
+    """The layers that the axis "layers" of a chart stands for: those with a weight of two axes or more, 2 before 10."""
+    names = [name for name, p in params.items() if p.dim() > 1]
+    return sorted(
+        names,
+        key=lambda name: [(len(word), word) if word.isdigit() else (0, word) for word in name.split(".")],
+    )
 
 
 @dataclass(frozen=True)
@@ -308,6 +317,7 @@ class Part:
         None  # `treat` makes the mean of the updates private, by the run's secret key or repeatably by its seed
     )
     reveals: Reveals = SILENT  # in words; a part with `survey`, `tally` or `finish` must say it
+    replaces_weights: bool = False  # whether `weigh` ignores the weights that it is given
 
     def hooks(self) -> list[str]:
         """Names of the hooks this part fills."""
