@@ -193,6 +193,9 @@ class Part:
     )
 
     # client, one by one
+    observe: Callable[[ClientData, Visit], Tree] | None = (
+        None  # the client's own data, visit -> what is sent with its reply and not kept; what is shared decides its names and shapes
+    )
     prepare: Callable[[ClientData, Visit], tuple[ClientData, Tree]] | None = (
         None  # data, visit -> data, memory; without `enroll` the memory may have any shape, and no other hook sees it
     )

@@ -20,6 +20,7 @@ HOOKS = {
     "tally": "counts on every client once, and learns the sum",
     "send": "sends the clients of a round something besides the model",
     "enroll": "keeps a memory on each client from round to round, which is not sent",
+    "observe": "may look at the samples of a client and add something to what it sends back",
     "finish": "may add something to what a client sends back",
     "propose": "decides the tasks of each client",
     "choose": "chooses which replies are used",
