@@ -164,6 +164,9 @@ class Chart(NamedTuple):
     ] = ()  # what a tree's nodes hold; the first is the row of the parent, -1 at the root
 
 
+NO_HOOKS = ("name", "charts", "server_samples", "drops_outliers")  # the other fields of a part
+
+
 @dataclass(frozen=True)
 class Part:
     """Hooks of one idea; a part states only what it changes. The slot, memory and upload of a part are its own."""
@@ -239,10 +242,13 @@ class Part:
 
     charts: tuple[Chart, ...] = ()  # what the report shows of the server slot
     server_samples: bool = False  # whether `update` measures models on samples of the server's own
+    drops_outliers: bool = (
+        False  # whether what few clients send may count for nothing, also where only they hold a class
+    )
 
     def hooks(self) -> list[str]:
         """Names of the hooks this part fills."""
-        hooks = (f.name for f in fields(self) if f.name not in ("name", "charts", "server_samples"))
+        hooks = (f.name for f in fields(self) if f.name not in NO_HOOKS)
         return [name for name in hooks if getattr(self, name) is not None]
 
 

@@ -26,7 +26,7 @@ def median() -> Part:
     def treat(deltas: Params, slot: Tree, exchange: Exchange) -> Params:
         return tmap(lambda leaf: _for_all(_median(leaf), leaf), deltas)
 
-    return Part(treat=treat)
+    return Part(treat=treat, drops_outliers=True)
 
 
 @part(paper=YIN, off={"beta": 0.0})
@@ -41,7 +41,7 @@ def trimmed_mean(beta: Trim = 0.2) -> Part:
             else deltas
         )
 
-    return Part(treat=treat)
+    return Part(treat=treat, drops_outliers=beta > 0)
 
 
 @part(paper="Blanchard et al. 2017, arXiv:1703.02757")
@@ -59,7 +59,7 @@ def krum(byzantine: Whole = 1) -> Part:
         best = int(scores.argmin())
         return tmap(lambda leaf: _for_all(leaf[best], leaf), deltas)
 
-    return Part(treat=treat)
+    return Part(treat=treat, drops_outliers=True)
 
 
 @part(paper="Sun et al. 2019, arXiv:1911.07963")
