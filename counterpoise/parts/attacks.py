@@ -34,15 +34,16 @@ def sign_flip_attack(share: Fraction = 0.2, scale: Positive = 1.0) -> Part:
         return [Task(client, {ATTACKS: float(client < attackers)}) for client in cohort]
 
     def start(params: Params, shared: Tree, memory: Tree, stats: Stats) -> Tree:
-        return {"received": params}
+        # Whoever is not told to attack is honest.
+        return {"received": params, ATTACKS: stats.knobs.get(ATTACKS, torch.zeros_like(stats.lr))}
 
     def gradient(slot: Tree, step: Step) -> tuple[Gradient, Tree]:
         def honest(here: Tensor, received: Tensor) -> Tensor:
-            return torch.where(step.stats.knobs[ATTACKS] > 0, received - (here - received) / scale, here)
+            return torch.where(slot[ATTACKS] > 0, received - (here - received) / scale, here)
 
         return step.gradient_at(tmap(honest, step.params, slot["received"])), slot
 
     def adjust(grads: Params, slot: Tree, step: Step) -> tuple[Params, Tree]:
-        return multiply(grads, 1 - (1 + scale) * step.stats.knobs[ATTACKS]), slot
+        return multiply(grads, 1 - (1 + scale) * slot[ATTACKS]), slot
 
     return Part(init=init, propose=propose, start=start, gradient=gradient, adjust=adjust)
