@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from counterpoise.client.functional import FunctionalModel
+from counterpoise.client.probing import names_given
 from counterpoise.client.round import enroll
 from counterpoise.core.local import Local
 from counterpoise.core.method import Method, MethodSpec, build_method
@@ -22,6 +23,7 @@ from counterpoise.engines.choose import EngineSettings, build_engine, choose_dev
 from counterpoise.engines.workplace import Engine, Workplace, check_replies_fit
 from counterpoise.errors import ConfigError, short
 from counterpoise.metrics import shots_by_rule
+from counterpoise.metrics.probe import ProbeSpec, build_probes
 from counterpoise.metrics.scoring import Scoring
 from counterpoise.models.heads import Head
 from counterpoise.models.model import MODELS, build_model
@@ -53,12 +55,14 @@ def build_simulation(
     weights: str | Path | None = None,
     freeze: tuple[str, ...] = (),
     head: Head | None = None,
+    probes: Sequence[ProbeSpec] = (),
     connect: Connect = build_engine,
 ) -> Simulation:
     """Put the pieces together, checking that they fit; `connect` makes the engine, by default one in this process.
 
     A model given by name starts from parameters drawn for the seed; a module starts as it is, unless `draw_parameters`.
     `weights`, `freeze` and `head` are those of [model] in a config; frozen parameters of a module stay frozen.
+    `probes` are those of [evaluate].
     Settings may be a dict, as in a config; an engine may be its name and a cohort its size.
     """
     _check_pieces(federation, model)
@@ -91,7 +95,9 @@ def build_simulation(
     resolved = resolve_engine(settings, work, cohort.size or len(federation.clients), rounds)
     scoring = scoring or Scoring(shots_by_rule(federation.counts().sum(0).tolist()), federation.classes)
     _check_scoring(scoring, federation)
-    return Simulation(composed, work, connect(resolved, work), resolved, cohort, rounds, seed, scoring)
+    looks = build_probes(probes)
+    names_given(functional, federation, looks)
+    return Simulation(composed, work, connect(resolved, work), resolved, cohort, rounds, seed, scoring, looks)
 
 
 def _check_pieces(federation: Any, model: Any) -> None:
@@ -115,9 +121,10 @@ def _check_cohort_size(cohort: Cohort, federation: Federation) -> None:
 
 
 def _check_scoring(scoring: Scoring, federation: Federation) -> None:
-    if scoring.clients and not federation.holders():
+    asked = next((key for key in ("clients", "personal") if getattr(scoring, key)), None)
+    if asked and not federation.holders():
         raise ConfigError(
-            "evaluate.clients needs samples that clients hold out: partition.validation must be above 0"
+            f"evaluate.{asked} needs samples that clients hold out: partition.validation must be above 0"
         )
     if not scoring.clients and not len(federation.test.y):
         raise ConfigError("there is no test set to score on; without one, evaluate.clients must be true")
@@ -128,9 +135,9 @@ def _check_cohort(work: Workplace, cohort: Cohort) -> None:
     if work.device.type != "cpu":  # on a GPU the engine stacks fewer clients when out of memory
         return
     asked = len(cohort.draw(work.seed, 0, work.federation.samples()))
-    params = work.model.params()
-    kept = bytes_of(enroll(work.method, params, len(work.federation.classes)))
-    check_replies_fit(asked, bytes_of(params) + bytes_of(work.model.buffers()) + 2 * kept)
+    params, buffers = work.model.params(), work.model.buffers()
+    kept = bytes_of(enroll(work.method, params, buffers, len(work.federation.classes)))
+    check_replies_fit(asked, bytes_of(params) + bytes_of(buffers) + 2 * kept)
 
 
 def _check_search(method: Method, federation: Federation, cohort: Cohort) -> None:

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from counterpoise.client.measure import measure, measure_many
+from counterpoise.client.probing import look, names_given, server_samples
 from counterpoise.core.messages import Replies, Task
 from counterpoise.core.method import Method
-from counterpoise.core.part import Census, Measure, Measurement
+from counterpoise.core.part import Census, Measure, Measurement, Pair
 from counterpoise.core.tree import Params, Tree, bytes_of, stack, take, tmap
 from counterpoise.data.dataset import Samples
 from counterpoise.engines.arithmetic import arithmetic, threads
@@ -21,6 +22,7 @@ from counterpoise.engines.embedded import Request, train_all
 from counterpoise.engines.service import first_memory
 from counterpoise.engines.workplace import Engine, Workplace, open_task
 from counterpoise.metrics import balanced_accuracy
+from counterpoise.metrics.probe import Probe
 from counterpoise.metrics.scoring import Scoring, count, count_all, score_clients
 from counterpoise.run.caution import warn_of_lost_tail
 from counterpoise.server.cohort import Cohort
@@ -52,6 +54,7 @@ class Simulation:
     rounds: int
     seed: int
     scoring: Scoring
+    probes: tuple[Probe, ...] = ()
 
     @property
     def server(self) -> Server:
@@ -81,7 +84,7 @@ class Simulation:
         state, method = self.open(), self.method
         everyone = Cohort().draw(self.seed, state.round, self.work.federation.samples())
         broadcast = announce(method, state, self.work.local.rate(state.round, self.rounds))
-        memory = first_memory(self.work, state.params)
+        memory = first_memory(self.work, state.params, state.buffers)
         for task in propose_tasks(method, state.slots, state.round, everyone):
             open_task(self.work, task, memory, broadcast)
 
@@ -118,6 +121,12 @@ class Simulation:
                 scores["validation"] = self._score(state, federation.validation)
             if self.scoring.clients:
                 scores["clients"] = score_clients(clients, list(sums["confusion"]))
+            if self.scoring.personal:
+                own = self.engine.measure_own(clients, *self.presented(state), count)
+                scores["personal"] = score_clients(clients, list(own["confusion"]))
+                scores["personal_balanced_accuracy"] = scores["personal"]["mean_client_balanced_accuracy"]
+            if self.probes:
+                scores["probes"] = self._probe(state)
         return scores | self.diagnostics(state)
 
     def diagnostics(self, state: ServerState) -> dict[str, Any]:
@@ -125,16 +134,22 @@ class Simulation:
         found = diagnose(self.method, state)
         return {"diagnostics": found} if found else {}
 
+    def probe_names(self) -> dict[str, list[str]]:
+        """Names of the numbers that each probe gives."""
+        return names_given(self.work.model, self.work.federation, self.probes)
+
     def validate(self, models: Params, buffers: Params) -> Scores:
         """Balanced accuracy of stacked models on the server's validation set, else on all held-out client samples."""
         federation = self.work.federation
         if federation.validation is not None:
             given = self.work.model, models, buffers, federation.validation, federation.scaling
             return Scores(balanced_accuracies(measure_many(*given, count)["confusion"]))
-        clients = federation.holders()
-        sums = self.engine.measure(clients, models, buffers, count)
+        clients, number = federation.holders(), len(next(iter(models.values())))
+        pairs = [Pair(client, model) for client in clients for model in range(number)]
+        sums = self.engine.measure(pairs, models, buffers, count)
         traffic = Traffic(len(clients) * (bytes_of(models) + bytes_of(buffers)), bytes_of(sums))
-        return Scores(balanced_accuracies(sums["confusion"].sum(0)), traffic)
+        confusions = sums["confusion"].unflatten(0, (len(clients), number)).sum(0)
+        return Scores(balanced_accuracies(confusions), traffic)
 
     def close(self) -> None:
         """Stop worker processes."""
@@ -162,10 +177,16 @@ class Simulation:
         sums = measure(self.work.model, *self.presented(state), samples, self.work.federation.scaling)
         return self.scoring.scores(sums)
 
+    def _probe(self, state: ServerState) -> dict[str, Any]:
+        """Probe name -> its numbers of the scored model."""
+        federation, (params, buffers) = self.work.federation, self.presented(state)
+        own = server_samples(federation)
+        return {**look(self.work.model, params, buffers, own, federation.scaling, self.probes)}
+
     def _measure_clients(self, state: ServerState, clients: list[int], counted: Measurement) -> Tree:
         """Sums [W, ...] of the model on the held-out samples of each of these clients."""
         params, buffers = (tmap(lambda leaf: leaf.unsqueeze(0), tree) for tree in self.presented(state))
-        return tmap(lambda leaf: leaf[:, 0], self.engine.measure(clients, params, buffers, counted))
+        return self.engine.measure([Pair(client, 0) for client in clients], params, buffers, counted)
 
 
 def advance(

@@ -87,12 +87,20 @@ class EvaluateTable(Settings, table="evaluate"):
         "head, medium and tail classes: by cumulative share, as printed in FedReLa, or { head = [0], medium = [1], tail = [2] }",
     ] = "rule"
     clients: Annotated[bool, "also score on what clients hold out (partition.validation)"] = False
+    personal: Annotated[
+        bool, "score there also the model that each client would use, such as Ditto's; else the shared one"
+    ] = False
     recall_weights: Annotated[list[Weight], "weight of each class's recall in `weighted_score`"] = field(
         default_factory=list
     )
     precision_weights: Annotated[list[Weight], "weight of each class's precision in `weighted_score`"] = (
         field(default_factory=list)
     )
+    # None, not []: a run that began before there were probes can still be resumed.
+    probes: Annotated[
+        list[Named] | None,
+        'looks at the scored model, such as ["concentration"], on the server\'s validation samples, else on its test inputs',
+    ] = None
 
 
 @dataclass(frozen=True)

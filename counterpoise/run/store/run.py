@@ -160,6 +160,15 @@ def _start_of(run: Run) -> dict[str, Any]:
     return found
 
 
+def _probes_of(simulation: Simulation) -> list[dict[str, Any]]:
+    """Every probe with its title and the names of its numbers, such as the layers that it found."""
+    names = simulation.probe_names()
+    return [
+        {"name": one.name, "title": one.title or one.name, "numbers": names[one.name]}
+        for one in simulation.probes
+    ]
+
+
 def describe_run(run: Run, federation: Federation) -> None:
     """Write record.json, unless it is there."""
     folder, settings, counts = run.folder, run.simulation.settings, federation.counts()
@@ -187,6 +196,7 @@ def describe_run(run: Run, federation: Federation) -> None:
             for part in run.simulation.method.parts
             for chart in part.charts
         ],
+        "probes": _probes_of(run.simulation),
         "clients": counts.tolist(),
         "skew": describe(counts.numpy()).summary(),
     }
