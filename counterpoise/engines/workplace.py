@@ -12,7 +12,7 @@ from torch import Tensor
 
 from counterpoise.client.functional import FunctionalModel
 from counterpoise.client.measure import outputs_of
-from counterpoise.client.plan import Plan, make_plan
+from counterpoise.client.plan import Plan, epoch_steps, make_plan
 from counterpoise.core.local import Local
 from counterpoise.core.messages import Broadcast, Result, Task
 from counterpoise.core.method import Method
@@ -95,6 +95,10 @@ class Workplace:
         found = outputs_of(self.model, broadcast.params, broadcast.buffers, x, scaling)
         return Outputs(found.logits.cpu(), found.features.cpu())
 
+    def steps(self, samples: float) -> int:
+        """Local steps of a round on so many samples."""
+        return self.local.epochs * epoch_steps(samples, self.local.batch_size, self.local.batching)
+
     @cached_property
     def local_numbers(self) -> tuple[Tensor, Tensor, Tensor]:
         """Momentum, epochs and batch size, the same for every client and round."""
@@ -167,7 +171,7 @@ def add_observed(result: Result, observed: dict[str, Tree]) -> Result:
 def _visit(work: Workplace, part: Part, task: Task, memory: Memory, broadcast: Broadcast) -> Visit:
     shared, kept = (tmap(Tensor.cpu, of.get(part.name, {})) for of in (broadcast.shared, memory))
     stream = generator(work.seed, f"prepare {part.name}", broadcast.round, task.client)
-    return Visit(shared, kept, task.knobs, stream, partial(work.outputs_on, broadcast))
+    return Visit(shared, kept, task.knobs, stream, partial(work.outputs_on, broadcast), work.steps)
 
 
 def draw_augmentation(work: Workplace, plan: Plan, stream: torch.Generator) -> Draws:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from counterpoise.core.method import part
-from counterpoise.core.part import Census, ClientData, Exchange, Part, Visit
+from counterpoise.core.part import Census, ClientData, Exchange, Part, Reveals, Visit
 from counterpoise.core.tree import Params, Tree, zeros
 from counterpoise.errors import ConfigError
 from counterpoise.models.heads import has_features
@@ -52,7 +52,17 @@ def ccvr(samples: Whole = 2000, steps: Count = 500) -> Part:
             return delta, slot
         return zeros(delta) | _to_fitted_head(exchange, samples, steps), slot
 
-    return Part(adapt=_with_plain_head, init=init, send=send, observe=observe, prepare=prepare, update=update)
+    return Part(
+        adapt=_with_plain_head,
+        init=init,
+        send=send,
+        observe=observe,
+        prepare=prepare,
+        update=update,
+        reveals=Reveals(
+            upload="in the last round its samples of each class, and the mean and covariance of their features"
+        ),
+    )
 
 
 class ClassSums(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ from counterpoise.client.probing import look, names_given, server_samples
 from counterpoise.core.messages import Replies, Task
 from counterpoise.core.method import Method
 from counterpoise.core.part import Census, Measure, Measurement, Pair
+from counterpoise.core.secret import SecretKey
 from counterpoise.core.tree import Params, Tree, bytes_of, stack, take, tmap
 from counterpoise.data.dataset import Samples
 from counterpoise.engines.arithmetic import arithmetic, threads
@@ -55,25 +56,40 @@ class Simulation:
     seed: int
     scoring: Scoring
     probes: tuple[Probe, ...] = ()
+    secret: SecretKey = field(default_factory=SecretKey.new)  # a run in a folder has its own from there
 
     @property
     def server(self) -> Server:
         """What all rounds share."""
         clients = len(self.work.federation.clients)
-        bound = self.cohort.max_influence or None
-        return Server(self.method, self.engine, clients, self.validate, self._measure(), bound, self.seed)
+        # A bound by the median of all would let one client's update change those of others.
+        bound = None if self.method.guard is not None else self.cohort.max_influence or None
+        known = self.validate, self._measure(), bound, self.seed, self.secret
+        return Server(self.method, self.engine, clients, *known)
+
+    @property
+    def census(self) -> Census:
+        """What the server knows before round 0."""
+        federation = self.work.federation
+        samples = federation.samples()
+        asked, poisson = self.cohort.expected(samples), self.cohort.sampling == "bernoulli"
+        return Census(samples, len(federation.classes), self.rounds, asked, poisson)
+
+    @property
+    def notes(self) -> dict[str, str]:
+        """Part name -> what whoever starts the run should read."""
+        return {part.name: part.note(self.census) for part in self.method.parts if part.note is not None}
 
     def open(self) -> ServerState:
         """The server before round 0; clears the memory of all clients."""
         warn_of_lost_tail(self.method, self.work.federation)
         self.engine.memory.clear()
         model, federation = self.work.model, self.work.federation
-        census = Census(federation.samples(), len(federation.classes), self.rounds)
         device = federation.train.x.device
         params, buffers = (
             {name: t.to(device) for name, t in tree.items()} for tree in (model.params(), model.buffers())
         )
-        return open_server(self.method, params, buffers, census, self.engine)
+        return open_server(self.method, params, buffers, self.census, self.engine)
 
     def advance(self, state: ServerState, tasks: Sequence[Task] | None = None) -> tuple[ServerState, Outcome]:
         """One more round, of these tasks or of those of the drawn cohort."""
@@ -90,7 +106,9 @@ class Simulation:
 
     def tasks(self, state: ServerState) -> Sequence[Task]:
         """The tasks of the next round."""
-        cohort = self.cohort.draw(self.seed, state.round, self.work.federation.samples())
+        # Sampling protects clients only from those who cannot work out who was asked.
+        seed = self.secret.derive("cohort").seed() if self.method.needs_secret else self.seed
+        cohort = self.cohort.draw(seed, state.round, self.work.federation.samples())
         return propose_tasks(self.method, state.slots, state.round, cohort)
 
     def conclude(

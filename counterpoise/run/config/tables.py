@@ -126,6 +126,10 @@ class FlowerTable(Settings, table="flower"):
         Annotated[float, Interval(0, 1, open_low=True)] | None,
         "largest share of all samples that a client may count for; a client that reports more counts for this share; by default no bound",
     ] = None
+    client_counts: Annotated[
+        bool,
+        "ask each client of `clients` for its samples of each class, for the record and the report; else only sums are asked for",
+    ] = False
 
 
 @dataclass(frozen=True)
