@@ -209,12 +209,13 @@ class Chart(NamedTuple):
 class Reveals(NamedTuple):
     """What the server learns of a client's data from a part, in words; empty where the part does not say.
 
-    `upload`: what `observe` returns, and `finish` besides memory; "nothing" where that is always empty. `judged`: what clients count for a
+    `observed`: what `observe` returns. `upload`: what `finish` returns besides memory; "nothing" where that is always empty. `judged`: what clients count for a
     `weigh` that asks them to judge models.
     """
 
     survey: str = ""
     tally: str = ""
+    observed: str = ""
     upload: str = ""
     judged: str = ""
 

@@ -60,7 +60,7 @@ def ccvr(samples: Whole = 2000, steps: Count = 500) -> Part:
         prepare=prepare,
         update=update,
         reveals=Reveals(
-            upload="in the last round its samples of each class, and the mean and covariance of their features"
+            observed="in the last round its samples of each class, and the mean and covariance of their features"
         ),
     )
 

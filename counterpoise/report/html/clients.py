@@ -165,6 +165,8 @@ def _parts(runs: dict[str, RunResult]) -> Html:
 def _does(part: Part, hook: str) -> str:
     """What a hook does that the server sees, with the part's own words on what it learns by it."""
     reveals = part.reveals
+    if hook == "observe" and reveals.observed:
+        return f"adds to what a client sends back {reveals.observed}"
     if hook == "finish" and reveals.upload:
         return "" if reveals.upload == "nothing" else f"adds to what a client sends back {reveals.upload}"
     said = {"survey": reveals.survey, "tally": reveals.tally, "weigh": reveals.judged}.get(hook, "")
