@@ -209,12 +209,13 @@ class Chart(NamedTuple):
 class Reveals(NamedTuple):
     """What the server learns of a client's data from a part, in words; empty where the part does not say.
 
-    `upload`: what `finish` returns besides memory; "nothing" where that is always empty. `judged`: what clients count for a
+    `observed`: what `observe` returns. `upload`: what `finish` returns besides memory; "nothing" where that is always empty. `judged`: what clients count for a
     `weigh` that asks them to judge models.
     """
 
     survey: str = ""
     tally: str = ""
+    observed: str = ""
     upload: str = ""
     judged: str = ""
 
@@ -262,6 +263,9 @@ class Part:
     )
 
     # client, one by one
+    observe: Callable[[ClientData, Visit], Tree] | None = (
+        None  # the client's own data, visit -> what is sent with its reply and not kept; what is shared decides its names and shapes
+    )
     prepare: Callable[[ClientData, Visit], tuple[ClientData, Tree]] | None = (
         None  # data, visit -> data, memory; without `enroll` the memory may have any shape, and no other hook sees it
     )
@@ -313,6 +317,9 @@ class Part:
     )
     charts: tuple[Chart, ...] = ()  # what the report shows of the server slot
     server_samples: bool = False  # whether `update` measures models on samples of the server's own
+    drops_outliers: bool = (
+        False  # whether what few clients send may count for nothing, also where only they hold a class
+    )
     private: Privacy | None = (
         None  # `treat` makes the mean of the updates private, by the run's secret key or repeatably by its seed
     )

@@ -33,6 +33,7 @@ def test_a_part_has_words_for_what_it_asks_before_round_0_and_no_others(spec: Me
     for part in build_method(spec).parts:
         assert (part.survey is not None) == bool(part.reveals.survey), part.name
         assert (part.tally is not None) == bool(part.reveals.tally), part.name
+        assert (part.observe is not None) == bool(part.reveals.observed), part.name
         assert (part.finish is not None) == bool(part.reveals.upload), part.name
 
 
