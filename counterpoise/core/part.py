@@ -18,6 +18,7 @@ from counterpoise.core.tree import Params, Tree
 from counterpoise.errors import RunError
 
 ZERO, ONE = torch.zeros(()), torch.ones(())
+NOTHING: Tree = {}
 
 
 class Batch(NamedTuple):
@@ -54,6 +55,7 @@ class Stats(NamedTuple):
     owned: Tensor  # [C] samples of each class before any part prepared them
     epochs: Tensor = ONE  # [] local epochs of this round
     batch_size: Tensor = ONE  # []
+    seen: Tree = NOTHING  # in `start` and `finish`: what the part itself observed of the client's samples
 
 
 class Gradient(NamedTuple):
@@ -141,9 +143,6 @@ Measure: TypeAlias = Callable[
 ]  # params, buffers, what is summed over a batch -> these sums over all samples
 
 
-NOTHING: Tree = {}
-
-
 class Pair(NamedTuple):
     """A client, and the model that it is asked to judge."""
 
@@ -209,13 +208,12 @@ class Chart(NamedTuple):
 class Reveals(NamedTuple):
     """What the server learns of a client's data from a part, in words; empty where the part does not say.
 
-    `observed`: what `observe` returns. `upload`: what `finish` returns besides memory; "nothing" where that is always empty. `judged`: what clients count for a
+    `upload`: what `finish` returns besides memory; "nothing" where that is always empty. `judged`: what clients count for a
     `weigh` that asks them to judge models.
     """
 
     survey: str = ""
     tally: str = ""
-    observed: str = ""
     upload: str = ""
     judged: str = ""
 
@@ -264,7 +262,7 @@ class Part:
 
     # client, one by one
     observe: Callable[[ClientData, Visit], Tree] | None = (
-        None  # the client's own data, visit -> what is sent with its reply and not kept; what is shared decides its names and shapes
+        None  # the client's own data, visit -> `stats.seen` of this round, neither kept nor sent; what is shared decides its names and shapes
     )
     prepare: Callable[[ClientData, Visit], tuple[ClientData, Tree]] | None = (
         None  # data, visit -> data, memory; without `enroll` the memory may have any shape, and no other hook sees it
@@ -317,9 +315,7 @@ class Part:
     )
     charts: tuple[Chart, ...] = ()  # what the report shows of the server slot
     server_samples: bool = False  # whether `update` measures models on samples of the server's own
-    drops_outliers: bool = (
-        False  # whether what few clients send may count for nothing, also where only they hold a class
-    )
+    curbs_outliers: bool = False  # whether what few clients send may count for less or nothing, also where only they hold a class
     private: Privacy | None = (
         None  # `treat` makes the mean of the updates private, by the run's secret key or repeatably by its seed
     )

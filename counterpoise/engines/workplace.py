@@ -123,7 +123,6 @@ class Opened(NamedTuple):
     stats: Stats
     memory: Memory  # of parts that enroll: it stacks
     private: Memory  # of parts that only prepare: of any shape, and on the CPU
-    observed: dict[str, Tree]  # part name -> what it sends of the client's data
 
 
 class Workload(NamedTuple):
@@ -159,13 +158,7 @@ def open_task(work: Workplace, task: Task, memory: Memory, broadcast: Broadcast)
     enrolled = {part.name for part in work.method.parts if part.enroll is not None}
     stacking = work.place({name: own for name, own in kept.items() if name in enrolled})
     private = {name: own for name, own in kept.items() if name not in enrolled}
-    return Opened(data, plan, draws, stats, stacking, private, observed)
-
-
-def add_observed(result: Result, observed: dict[str, Tree]) -> Result:
-    """The result with what parts observed of the client's data, beside what they send after training."""
-    sent = {name: result.upload.get(name, {}) | seen for name, seen in observed.items()}
-    return result._replace(upload=result.upload | sent)
+    return Opened(data, plan, draws, stats._replace(seen=observed), stacking, private)
 
 
 def _visit(work: Workplace, part: Part, task: Task, memory: Memory, broadcast: Broadcast) -> Visit:
