@@ -48,6 +48,8 @@ COMPOSITIONS: tuple[MethodSpec, ...] = (
     ["fednova", {"weighted_ce": {"counts": "global"}}],
     ["fedwcm_x", {"balanced_softmax": {"counts": "global"}}, "balanced_sampler"],
     ["feddyn", {"server_momentum": {"beta": 0.5}}, {"balanced_softmax": {"counts": "global"}}],
+    ["fednova", {"aggregation_balancer": {"scope": "classifier"}}, "layer_cosines"],
+    {"fedbal": {"variant": "released"}},
 )
 
 

@@ -47,6 +47,7 @@ class Method:
                     f"{' and '.join(owners)} each set the {hook}, and only one part may; keep one of: {', '.join(owners)}"
                 )
 
+        _refuse_lost_weights([part for part in self.parts if part.weigh is not None])
         search, keeper = self.owner("choose"), self.owner("enroll")
         if search is not None and keeper is not None:
             raise ConfigError(
@@ -89,6 +90,15 @@ class Method:
         for part in self.parts:
             module = module if part.adapt is None else part.adapt(module)
         return module
+
+
+def _refuse_lost_weights(weighers: Sequence[Part]) -> None:
+    """A weigher that replaces all weights would silently undo those before it."""
+    for place, weigher in enumerate(weighers):
+        if place and weigher.replaces_weights:
+            raise ConfigError(
+                f"{weigher.name} replaces the weights that {weighers[place - 1].name} gives; list it first, or multiply them: {{ {weigher.name} = {{ combine = 'multiply' }} }}"
+            )
 
 
 HOMES = ["counterpoise.parts", "counterpoise.methods"]

@@ -18,6 +18,7 @@ from counterpoise.core.tree import Params, Tree
 from counterpoise.errors import RunError
 
 ZERO, ONE = torch.zeros(()), torch.ones(())
+NOTHING: Tree = {}
 
 
 class Batch(NamedTuple):
@@ -54,6 +55,7 @@ class Stats(NamedTuple):
     owned: Tensor  # [C] samples of each class before any part prepared them
     epochs: Tensor = ONE  # [] local epochs of this round
     batch_size: Tensor = ONE  # []
+    seen: Tree = NOTHING  # in `start` and `finish`: what the part itself observed of the client's samples
 
 
 class Gradient(NamedTuple):
@@ -148,9 +150,6 @@ Measure: TypeAlias = Callable[
 ]  # params, buffers, what is summed over a batch -> these sums over all samples
 
 
-NOTHING: Tree = {}
-
-
 class Pair(NamedTuple):
     """A client, and the model that it is asked to judge."""
 
@@ -207,7 +206,7 @@ class Chart(NamedTuple):
     kind: Literal["curve", "bars", "flow", "tree"]  # [], [n], [n, n] from row to column, [n, ...] nodes
     title: str
     read: Callable[[Tree], Tensor]  # server slot -> numbers of the kind's shape
-    axis: Literal["", "clients", "classes"] = ""  # what the entries of bars and flows stand for
+    axis: Literal["", "clients", "classes", "layers"] = ""  # what the entries of bars and flows stand for
     columns: tuple[
         str, ...
     ] = ()  # what a tree's nodes hold; the first is the row of the parent, -1 at the root
@@ -227,6 +226,15 @@ class Reveals(NamedTuple):
 
 
 SILENT = Reveals()
+
+
+def layer_names(params: Params) -> list[str]:
+    """The layers that the axis "layers" of a chart stands for: those with a weight of two axes or more, 2 before 10."""
+    names = [name for name, p in params.items() if p.dim() > 1]
+    return sorted(
+        names,
+        key=lambda name: [(len(word), word) if word.isdigit() else (0, word) for word in name.split(".")],
+    )
 
 
 @dataclass(frozen=True)
@@ -260,6 +268,9 @@ class Part:
     )
 
     # client, one by one
+    observe: Callable[[ClientData, Visit], Tree] | None = (
+        None  # the client's own data, visit -> `stats.seen` of this round, neither kept nor sent; what is shared decides its names and shapes
+    )
     prepare: Callable[[ClientData, Visit], tuple[ClientData, Tree]] | None = (
         None  # data, visit -> data, memory; without `enroll` the memory may have any shape, and no other hook sees it
     )
@@ -311,10 +322,12 @@ class Part:
     )
     charts: tuple[Chart, ...] = ()  # what the report shows of the server slot
     server_samples: bool = False  # whether `update` measures models on samples of the server's own
+    curbs_outliers: bool = False  # whether what few clients send may count for less or nothing, also where only they hold a class
     private: Privacy | None = (
         None  # `treat` makes the mean of the updates private, by the run's secret key or repeatably by its seed
     )
     reveals: Reveals = SILENT  # in words; a part with `survey`, `tally` or `finish` must say it
+    replaces_weights: bool = False  # whether `weigh` ignores the weights that it is given
 
     def hooks(self) -> list[str]:
         """Names of the hooks this part fills."""

@@ -86,8 +86,9 @@ class StackedTrainer:
         )
         steps = [task.plan.steps for task in opened]
         visits = self.work.place(stack_plans(opened, max(steps)))
-        advance = self._replay if self.work.device.type == "cuda" else self._walk
-        progress = advance(progress, stats, visits, steps)
+        # Where no client takes a step there is nothing to capture.
+        advance = self._replay if self.work.device.type == "cuda" and max(steps) else self._walk
+        progress = advance(progress, stats._replace(seen={}), visits, steps)
         result: Result = vmap(partial(end, method), (axis, 0, 0, 0))(own["params"], progress, memory, stats)
         return result
 

@@ -143,8 +143,11 @@ class Workload(NamedTuple):
 def open_task(work: Workplace, task: Task, memory: Memory, broadcast: Broadcast) -> Opened:
     """Let the parts prepare the client's data, then plan the round."""
     given, kept = work.federation.client(task.client), dict(memory)
-    data = given
+    data, observed = given, dict[str, Tree]()
     for part in work.method.parts:
+        if part.observe is not None:
+            seen = part.observe(given, _visit(work, part, task, kept, broadcast))
+            observed.update({part.name: seen} if seen else {})
         if part.prepare is not None:
             data, own = part.prepare(data, _visit(work, part, task, kept, broadcast))
             kept.update({part.name: own} if own else {})
@@ -155,7 +158,7 @@ def open_task(work: Workplace, task: Task, memory: Memory, broadcast: Broadcast)
     enrolled = {part.name for part in work.method.parts if part.enroll is not None}
     stacking = work.place({name: own for name, own in kept.items() if name in enrolled})
     private = {name: own for name, own in kept.items() if name not in enrolled}
-    return Opened(data, plan, draws, stats, stacking, private)
+    return Opened(data, plan, draws, stats._replace(seen=observed), stacking, private)
 
 
 def _visit(work: Workplace, part: Part, task: Task, memory: Memory, broadcast: Broadcast) -> Visit:

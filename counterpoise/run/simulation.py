@@ -25,6 +25,7 @@ from counterpoise.engines.workplace import Engine, Workplace, open_task
 from counterpoise.metrics import balanced_accuracy
 from counterpoise.metrics.probe import Probe
 from counterpoise.metrics.scoring import Scoring, count, count_all, score_clients
+from counterpoise.run.caution import warn_of_lost_tail
 from counterpoise.server.cohort import Cohort
 from counterpoise.server.round import (
     Outcome,
@@ -83,6 +84,7 @@ class Simulation:
 
     def open(self) -> ServerState:
         """The server before round 0; clears the memory of all clients."""
+        warn_of_lost_tail(self.method, self.work.federation)
         self.engine.memory.clear()
         model, federation = self.work.model, self.work.federation
         device = federation.train.x.device

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from safetensors.torch import save
 
 from counterpoise.core.codec import digest
+from counterpoise.core.part import layer_names
 from counterpoise.data.federation import Federation
 from counterpoise.data.skew import describe
 from counterpoise.errors import DataError, RunError
@@ -182,11 +183,12 @@ def describe_run(run: Run, federation: Federation) -> None:
             return
     except DataError as error:
         logging.getLogger("counterpoise").warning("%s; it is written again", error)
+    params = run.simulation.work.model.params()
     record = {
         "versions": versions(),
         "machine": machine(),
         "engine": asdict(settings),
-        "parameters": sum(p.numel() for p in run.simulation.work.model.params().values()),
+        "parameters": sum(p.numel() for p in params.values()),
         **_start_of(run),
         **({"notes": notes} if (notes := run.simulation.notes) else {}),
         "data": {
@@ -202,6 +204,7 @@ def describe_run(run: Run, federation: Federation) -> None:
             for part in run.simulation.method.parts
             for chart in part.charts
         ],
+        "layers": layer_names(params),
         "probes": _probes_of(run.simulation),
         "samples": federation.samples().tolist(),
         "clients": None if counts is None else counts.tolist(),

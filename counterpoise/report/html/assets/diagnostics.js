@@ -79,14 +79,15 @@ function frameNote({ part, kind, seed, frames, of: [rounds, entries] }) {
   return words.join(" ");
 }
 
-function entryNames({ axis }, count) {
+function entryNames({ axis, names = [] }, count) {
+  if (axis === "layers") return range(count).map((place) => names[place] ?? String(place));
   if (axis !== "classes") return range(count).map((place) => String(place));
   return range(count).map((place) => CLASS_NAMES()[place] ?? String(place));
 }
 
 // Charts list classes by their number, the page elsewhere by frequency.
 const CLASS_NAMES = () => DATA.classes[state.problem].by_number;
-const ENTRY = { clients: "client", classes: "class", "": "entry" };
+const ENTRY = { clients: "client", classes: "class", layers: "layer", "": "entry" };
 
 const DRAW = {
   bars: (one, { over }, width) => (over ? barsOverRounds(one, width) : lastBars(one, width)),
