@@ -239,7 +239,7 @@ def visit(
 ) -> Visit:
     """A visit to a client that keeps nothing and has no model to look at."""
 
-    def look(rows: Tensor) -> Outputs:
+    def look(rows: Tensor, stream: torch.Generator | None = None) -> Outputs:
         raise AssertionError("no model was received")
 
     return Visit(shared or {}, {}, knobs or {}, stream or generator(0, "unused"), look)
