@@ -46,6 +46,8 @@ COMPOSITIONS: tuple[MethodSpec, ...] = (
     ["fedavg", "ldam", {"deferred_reweighting": {"start": 0.4}}, "balanced_sampler"],
     ["fednova", {"weighted_ce": {"counts": "global"}}],
     ["feddyn", {"server_momentum": {"beta": 0.5}}, {"balanced_softmax": {"counts": "global"}}],
+    [{"fedrela": {"at": 1, "tau": 30.0, "audit": "flow"}}, {"resample": {"rate": 0.5}}, "balanced_softmax"],
+    ["scaffold", {"relabel": {"at": 0.3, "tau": 60.0}}],
 )
 
 

@@ -87,15 +87,20 @@ def _print_rules(kind: str | None) -> None:
 
 
 def show(
-    name: Annotated[str, typer.Argument(help="A method, part, data set, partition, model, ...")],
+    name: Annotated[
+        str, typer.Argument(help="A method, part, data set, partition, model, ...; or the folder of a run.")
+    ],
 ) -> None:
-    """Show one name: formula, paper, parameters with ranges and defaults, and its parts."""
+    """Show one name: formula, paper, parameters with ranges and defaults, and its parts; of a run what its parts recorded."""
     from rich.markup import escape
 
     from counterpoise.cli.catalogue import CATALOGUE, find
     from counterpoise.cli.terminal import screen
 
     console = screen(highlight=False, soft_wrap=True)
+    if _is_run(name):
+        _print_run(console, Path(name))
+        return
     find(name)
     known = [(kind, registry.entry(name)) for kind, registry in CATALOGUE.items() if name in registry]
     for number, (kind, entry) in enumerate(known):
@@ -103,6 +108,21 @@ def show(
         _print_entry(console, entry)
         if kind == "methods":
             _print_parts(console, entry)
+
+
+def _is_run(name: str) -> bool:
+    from counterpoise.cli.catalogue import all_names
+    from counterpoise.run.store.folder import RunFolder
+
+    return name not in all_names() and RunFolder(Path(name)).holds_run()
+
+
+def _print_run(console: Any, path: Path) -> None:
+    from counterpoise.results.inside import inside_lines
+    from counterpoise.results.results import read_result
+
+    for line in inside_lines(read_result(path)):
+        console.print(line, markup=False)
 
 
 def _print_entry(console: Any, entry: Entry[Any]) -> None:

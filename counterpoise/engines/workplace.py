@@ -188,7 +188,7 @@ def _moved(given: ClientData, data: ClientData, classes: int) -> Tensor:
     """[C, C] samples by class before and after, without those that kept theirs; each once, however often it is visited."""
     rows, first = given.rows.sort()
     visited = torch.unique(torch.stack([data.rows, data.labels]), dim=1)
-    before = given.labels[first[torch.searchsorted(rows, visited[0])]]
+    before = given.labels[first[torch.searchsorted(rows, visited[0].contiguous())]]
     flow = torch.bincount(before * classes + visited[1], minlength=classes**2).view(classes, classes)
     return flow - flow.diagonal().diag()
 
