@@ -69,7 +69,7 @@ class Step(NamedTuple):
 
     params: Params
     stats: Stats
-    gradient_at: Callable[[Params], Gradient]  # the same batch at these or at other parameters
+    gradient_at: Callable[..., Gradient]  # params, buffers=these -> the same batch's gradient there
     group_gradients: Callable[
         [Tensor], Gradient
     ]  # members [H, C] -> grads [H, ...] of each group's share of the batch's loss, from one forward pass
@@ -139,6 +139,13 @@ Measure: TypeAlias = Callable[
 NOTHING: Tree = {}
 
 
+class Pair(NamedTuple):
+    """A client, and the model that it is asked to judge."""
+
+    client: int
+    model: int  # its place among stacked models
+
+
 class Exchange(NamedTuple):
     """What a server rule may use after a round."""
 
@@ -151,6 +158,9 @@ class Exchange(NamedTuple):
     seed: int = 0  # of the run
     part: str = ""  # who looks
     upload: Tree = NOTHING  # [K, ...] what the client half of this part sent
+    ask: Callable[[Sequence[Pair]], Tree] | None = (
+        None  # pairs of a client and a reply -> [P, ...] counts of that reply's model on what the client holds out
+    )
 
     def stream(self) -> torch.Generator:
         """The random stream of this part in this round, the same whenever it is asked for."""
@@ -199,7 +209,9 @@ class Part:
     init: Callable[[Params, Census, Tree], Tree] | None = (
         None  # params, census, surveys [N, ...] or the sum of tallies -> server slot
     )
-    enroll: Callable[[Params, int], Tree] | None = None  # params, classes -> a client's first memory
+    enroll: Callable[[Params, Params, int], Tree] | None = (
+        None  # params, buffers, classes -> a client's first memory
+    )
 
     # server, before a round
     send: Callable[[Tree, int], Tree] | None = (
@@ -237,8 +249,8 @@ class Part:
     choose: Callable[[Tree, Replies, Judge], tuple[Tensor, Tree]] | None = (
         None  # server slot, replies, judge -> rows [K] of the replies to use, slot; at most one part
     )
-    weigh: Callable[[Tensor, Tree, Exchange], Tensor] | None = (
-        None  # weights [K], slot, exchange -> weights; a chain in listed order
+    weigh: Callable[[Tensor, Tree, Exchange], tuple[Tensor, Tree]] | None = (
+        None  # weights [K], slot, exchange -> weights, slot; a chain in listed order
     )
     treat: Callable[[Params, Tree, Exchange], Params] | None = (
         None  # deltas [K, ...], slot, exchange -> deltas, before they are averaged; a chain in listed order
@@ -250,6 +262,11 @@ class Part:
     # the model that is scored and saved, where it is not the one that is trained
     present: Callable[[Params, Params, Tree], tuple[Params, Params]] | None = (
         None  # params, buffers, server slot -> params, buffers; a chain in listed order
+    )
+
+    # the model that a client itself would use, where it is not the one that all share
+    own: Callable[[Params, Params, Tree], tuple[Params, Params]] | None = (
+        None  # params, buffers, memory -> params, buffers; a chain in listed order
     )
 
     charts: tuple[Chart, ...] = ()  # what the report shows of the server slot

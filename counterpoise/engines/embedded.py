@@ -9,11 +9,20 @@ from typing import ClassVar, NamedTuple
 import torch
 
 from counterpoise.core.messages import Broadcast, Replies, Result, Task
-from counterpoise.core.part import Measurement
+from counterpoise.core.part import Measurement, Pair
 from counterpoise.core.protocol import Rejection
-from counterpoise.core.tree import Params, Tree, stack, tmap
+from counterpoise.core.tree import Params, Tree, stack, take, tmap
 from counterpoise.engines.memories import Memories, Memory
-from counterpoise.engines.service import first_memory, measure_held_out, survey, tally, train
+from counterpoise.engines.service import (
+    first_memory,
+    measure_held_out,
+    measure_own,
+    models_by_client,
+    survey,
+    take_models,
+    tally,
+    train,
+)
 from counterpoise.engines.workplace import Engine, Trainer, Workload, Workplace
 
 
@@ -33,7 +42,7 @@ class EmbeddedEngine:
 
     def workload(self, tasks: Sequence[Task], broadcast: Broadcast) -> Workload:
         """What a trainer must know to train these tasks."""
-        first = first_memory(self.work, broadcast.params)
+        first = first_memory(self.work, broadcast.params, broadcast.buffers)
         memories = [self.memory.get(task.client, first) for task in tasks]
         return Workload(self.work, tasks, memories, broadcast)
 
@@ -49,10 +58,21 @@ class EmbeddedEngine:
         self._pending = {}
 
     def measure(
-        self, clients: Sequence[int], models: Params, buffers: Params, measurement: Measurement
+        self, pairs: Sequence[Pair], models: Params, buffers: Params, measurement: Measurement
     ) -> Tree:
-        sums = [measure_held_out(self.work, client, models, buffers, measurement) for client in clients]
-        return stack(sums)
+        sums: dict[Pair, Tree] = {}
+        for client, wanted in models_by_client(pairs).items():
+            judged = take_models(models, wanted), take_models(buffers, wanted)
+            found = measure_held_out(self.work, client, *judged, measurement)
+            sums |= {Pair(client, model): take(found, k) for k, model in enumerate(wanted)}
+        return stack([sums[pair] for pair in pairs])
+
+    def measure_own(
+        self, clients: Sequence[int], params: Params, buffers: Params, measurement: Measurement
+    ) -> Tree:
+        first, given = first_memory(self.work, params, buffers), (params, buffers)
+        kept = ((client, self.work.place(self.memory.get(client, first))) for client in clients)
+        return stack([measure_own(self.work, client, *given, memory, measurement) for client, memory in kept])
 
     def close(self) -> None:
         """Close the trainer, and drop the clients' memory."""

@@ -33,7 +33,7 @@ def model_contrastive(mu: NonNegative = 1.0, temperature: Positive = 0.5) -> Par
             )
         return module
 
-    def enroll(params: Params, classes: int) -> Tree:
+    def enroll(params: Params, buffers: Params, classes: int) -> Tree:
         return {"previous": params}
 
     def start(params: Params, shared: Tree, memory: Tree, stats: Stats) -> Tree:

@@ -39,7 +39,7 @@ def control_variates() -> Part:
     def init(params: Params, census: Census, surveys: Tree) -> Tree:
         return {"control": zeros(params)}
 
-    def enroll(params: Params, classes: int) -> Tree:
+    def enroll(params: Params, buffers: Params, classes: int) -> Tree:
         return {"control": zeros(params)}
 
     def start(params: Params, shared: Tree, memory: Tree, stats: Stats) -> Tree:
@@ -81,7 +81,7 @@ def dynamic_regulariser(alpha: NonNegative = 0.1) -> Part:
     def init(params: Params, census: Census, surveys: Tree) -> Tree:
         return {"drift": zeros(params)}
 
-    def enroll(params: Params, classes: int) -> Tree:
+    def enroll(params: Params, buffers: Params, classes: int) -> Tree:
         return {"drift": zeros(params)}
 
     def start(params: Params, shared: Tree, memory: Tree, stats: Stats) -> Tree:

@@ -33,7 +33,7 @@ def loss_duals(
     def init(params: Params, census: Census, surveys: Tree) -> Tree:
         return {"duals": torch.zeros(census.clients, dtype=torch.float64)}
 
-    def enroll(params: Params, classes: int) -> Tree:
+    def enroll(params: Params, buffers: Params, classes: int) -> Tree:
         return {"loss": next(iter(params.values())).new_zeros(())}  # what `prepare` tells `finish`
 
     def send(slot: Tree, round: int) -> Tree:

@@ -128,7 +128,7 @@ def build_scoring(table: EvaluateTable, federation: Federation) -> Scoring:
             raise ConfigError(
                 f"evaluate.{name} must have {len(federation.classes)} numbers, one per class, not {len(weights)}"
             )
-    return Scoring(shots, federation.classes, table.recall_weights, table.precision_weights, table.clients)
+    return Scoring(shots, federation.classes, **given, clients=table.clients, personal=table.personal)
 
 
 def build_augmentation(specs: Sequence[Named]) -> Augmentation | None:

@@ -115,9 +115,10 @@ def _check_cohort_size(cohort: Cohort, federation: Federation) -> None:
 
 
 def _check_scoring(scoring: Scoring, federation: Federation) -> None:
-    if scoring.clients and not federation.holders():
+    asked = next((key for key in ("clients", "personal") if getattr(scoring, key)), None)
+    if asked and not federation.holders():
         raise ConfigError(
-            "evaluate.clients needs samples that clients hold out: partition.validation must be above 0"
+            f"evaluate.{asked} needs samples that clients hold out: partition.validation must be above 0"
         )
     if not scoring.clients and not len(federation.test.y):
         raise ConfigError("there is no test set to score on; without one, evaluate.clients must be true")
@@ -128,9 +129,9 @@ def _check_cohort(work: Workplace, cohort: Cohort) -> None:
     if work.device.type != "cpu":  # on a GPU the engine stacks fewer clients when out of memory
         return
     asked = len(cohort.draw(work.seed, 0, work.federation.samples()))
-    params = work.model.params()
-    kept = bytes_of(enroll(work.method, params, len(work.federation.classes)))
-    check_replies_fit(asked, bytes_of(params) + bytes_of(work.model.buffers()) + 2 * kept)
+    params, buffers = work.model.params(), work.model.buffers()
+    kept = bytes_of(enroll(work.method, params, buffers, len(work.federation.classes)))
+    check_replies_fit(asked, bytes_of(params) + bytes_of(buffers) + 2 * kept)
 
 
 def _check_search(method: Method, federation: Federation, cohort: Cohort) -> None:

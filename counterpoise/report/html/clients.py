@@ -14,6 +14,7 @@ from counterpoise.results.cells import Cell
 from counterpoise.results.results import RunResult
 
 MOST_NAMED = 5  # seeds whose worst client is named
+MODELS = {"clients": "shared", "personal": "own"}  # whose scores on what clients hold out
 WIDTHS = {"float32": 4, "float64": 8}
 HOOKS = {
     "survey": "asks every client once, before the first round",
@@ -27,37 +28,41 @@ HOOKS = {
     "treat": "changes each reply before they are averaged",
     "update": "learns from the replies, and may change the server's step",
     "present": "changes the model that is scored and saved",
+    "own": "gives each client a model of its own, which is not sent",
 }
 
 
 def worst_clients(study: Study) -> Html | None:
     """The client with the lowest balanced accuracy in each finished run; None if no run scored its clients."""
-    scored = [
-        (problem, method, [run for run in runs if "clients" in run.scored[-1]])
+    rows = [
+        _worst_row(study, problem, method, which, [run for run in runs if which in run.scored[-1]])
         for (problem, method), runs in study.groups.items()
+        for which in MODELS
+        if any(which in run.scored[-1] for run in runs)
     ]
-    rows = [_worst_row(study, *one) for one in scored if one[2]]
     if not rows:
         return None
     several = [PROBLEM] if len(study.problems) > 1 else []
-    which = element("th", "Which client is the worst", scope="col", class_="words")
+    named = element("th", "Which client is the worst", scope="col", class_="words")
     return table(
         "Balanced accuracy in percent on what each client holds out, last round, mean ± sample deviation over seeds",
-        ["Method", *several, "Mean over clients", "Worst client", which],
+        ["Method", *several, "Model", "Mean over clients", "Worst client", "Best client", named],
         rows,
         class_="sortable",
     )
 
 
-def _worst_row(study: Study, problem: str, method: str, runs: Sequence[RunResult]) -> list[str]:
-    last = [run.scored[-1]["clients"] for run in runs]
+def _worst_row(study: Study, problem: str, method: str, model: str, runs: Sequence[RunResult]) -> list[str]:
+    last = [run.scored[-1][model] for run in runs]
     which = [_which(run, one["worst_client"]) for run, one in zip(runs, last, strict=True)]
     more = f"; and so on for {len(which)} seeds" if len(which) > MOST_NAMED else ""
     return [
         method,
         *([problem_cell(problem)] if len(study.problems) > 1 else []),
+        MODELS[model],
         _spread([one["mean_client_balanced_accuracy"] for one in last]),
         _spread([one["worst_client_balanced_accuracy"] for one in last]),
+        _spread([one.get("best_client_balanced_accuracy") for one in last]),
         element("td", "; ".join(which[:MOST_NAMED]) + more, class_="words"),
     ]
 

@@ -87,6 +87,9 @@ class EvaluateTable(Settings, table="evaluate"):
         "head, medium and tail classes: by cumulative share, as printed in FedReLa, or { head = [0], medium = [1], tail = [2] }",
     ] = "rule"
     clients: Annotated[bool, "also score on what clients hold out (partition.validation)"] = False
+    personal: Annotated[
+        bool, "score there also the model that each client would use, such as Ditto's; else the shared one"
+    ] = False
     recall_weights: Annotated[list[Weight], "weight of each class's recall in `weighted_score`"] = field(
         default_factory=list
     )
