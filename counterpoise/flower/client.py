@@ -31,6 +31,7 @@ class ClientContext(NamedTuple):
     number: int  # its index among all clients
     work: Workplace
     state: Path
+    own: bool = False  # whether its data is its own, not a share of the experiment's
 
 
 Handler = Callable[[ClientContext, RecordDict], RecordDict]
@@ -52,7 +53,7 @@ def answer(message: Message, context: Callable[[], ClientContext], handler: Hand
 
 
 def say_hello(context: ClientContext, content: RecordDict) -> RecordDict:
-    return answer_hello(context.work, context.name, context.number)
+    return answer_hello(context.work, context.name, context.number, context.own)
 
 
 def train(context: ClientContext, content: RecordDict) -> RecordDict:

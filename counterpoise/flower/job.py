@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import secrets
 from dataclasses import dataclass, field, replace
@@ -88,7 +87,3 @@ def check_name(name: str) -> str:
             f"a client name must be up to 64 letters, digits, dots, hyphens and underscores, not {short(name)}"
         )
     return name
-
-
-def write_roster(path: Path, hellos: dict[str, Any]) -> None:
-    write_atomically(path, json.dumps(hellos).encode())

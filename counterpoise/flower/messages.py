@@ -62,8 +62,8 @@ class Hello(NamedTuple):
 
     client: str
     samples: int
-    counts: list[int]  # [C]
     held_out: int
+    share: str  # digest of its share of the experiment's data; empty where the data is its own
     surveys: Tree  # part name -> its survey
 
 

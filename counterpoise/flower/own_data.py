@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from counterpoise.client.probing import check_samples
 from counterpoise.core.rng import numpy_generator
 from counterpoise.data.dataset import DATASETS, Dataset, Samples, no_scaling
 from counterpoise.data.faults import check_share
@@ -23,9 +24,10 @@ from counterpoise.data.tables.delimited import class_codes
 from counterpoise.data.tables.encoder import Encoder
 from counterpoise.data.tables.identifiers import drop_key
 from counterpoise.data.tables.table import fitted_table, is_table, open_table
-from counterpoise.errors import ConfigError, DataError, listed
+from counterpoise.errors import ConfigError, DataError, RunError, listed
 from counterpoise.flower.data_form import DESCRIBED, IMAGE_DIMENSIONS, NAME, DataForm, read_form
 from counterpoise.flower.messages import Hello
+from counterpoise.metrics.probe import build_probes
 from counterpoise.run.assemble import load_dataset
 from counterpoise.run.config.experiment import Experiment
 
@@ -40,8 +42,11 @@ class ServerData(NamedTuple):
 
 
 def describe_form(experiment: Experiment) -> str:
-    """The form of the server's own data, as clients receive it."""
-    return server_data(experiment).form.text()
+    """The form of the server's own data, as clients receive it; a probe needs samples of it."""
+    own = server_data(experiment)
+    for probe in build_probes(experiment.evaluate.probes or ()):
+        check_samples(own.test, probe)
+    return own.form.text()
 
 
 def server_data(experiment: Experiment, drop: Callable[[str], str] = drop_key) -> ServerData:
@@ -140,24 +145,32 @@ def _check_fit(path: Path, samples: Samples, form: DataForm) -> None:
 
 
 @dataclass(frozen=True)
-class SurveyedFederation(Federation):
-    """A federation of which the server has the test set and its clients' class counts only."""
+class GreetedFederation(Federation):
+    """A federation of which the server has the test set, its clients' sizes, and class counts where it asked for them."""
 
-    known: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.int64))  # [N, C]
+    sizes: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))  # [N]
+    told: Tensor | None = None  # [N, C]
+    total: Tensor | None = None  # [C]
 
     def samples(self) -> Tensor:
-        return self.known.sum(1)
+        return self.sizes
 
     def counts(self) -> Tensor:
-        return self.known
+        raise RunError("the server does not hold its clients' samples; what they told it is in client_counts")
+
+    def client_counts(self) -> Tensor | None:
+        return self.told
+
+    def class_counts(self) -> Tensor | None:
+        return self.total if self.told is None else self.told.sum(0)
 
 
-def surveyed_federation(experiment: Experiment, text: str, hellos: Sequence[Hello]) -> Federation:
-    """What the server knows of its clients."""
+def greeted_federation(experiment: Experiment, text: str, hellos: Sequence[Hello]) -> GreetedFederation:
+    """What the server knows of its clients after their greetings."""
     form, own = read_form(text), server_data(experiment)
     test = own.test
     nothing = torch.empty(0, dtype=torch.int64)
-    return SurveyedFederation(
+    return GreetedFederation(
         train=Samples(test.x[:0], test.y[:0]),
         test=test,
         classes=form.classes,
@@ -167,5 +180,5 @@ def surveyed_federation(experiment: Experiment, text: str, hellos: Sequence[Hell
         name="clients' own data",
         notes=(*own.notes, *own.warnings),
         client_names=tuple(hello.client for hello in hellos),
-        known=torch.tensor([hello.counts for hello in hellos]),
+        sizes=torch.tensor([hello.samples for hello in hellos]),
     )

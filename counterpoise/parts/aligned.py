@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from counterpoise.core.method import part
-from counterpoise.core.part import Batch, Part, Stats, Step
+from counterpoise.core.part import Batch, Part, Reveals, Stats, Step
 from counterpoise.core.tree import Params, Tree, tmap
 from counterpoise.models.heads import replace_head
 from counterpoise.models.sparse_frame import TwoHeads
@@ -63,6 +63,7 @@ def realigned_heads(length: Positive = 1.7) -> Part:
         finish=finish,
         present=present,
         own=own,
+        reveals=Reveals(upload="nothing"),
     )
 
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from counterpoise.core.loss import cross_entropy
 from counterpoise.core.method import part
-from counterpoise.core.part import Batch, Outputs, Part, Stats
+from counterpoise.core.part import Batch, Outputs, Part, Reveals, Stats
 from counterpoise.core.tree import Params, Tree, add
 from counterpoise.errors import ConfigError
 from counterpoise.models.heads import has_features
@@ -51,4 +51,11 @@ def model_contrastive(mu: NonNegative = 1.0, temperature: Positive = 0.5) -> Par
     def finish(delta: Params, slot: Tree, memory: Tree, stats: Stats) -> tuple[Tree, Tree]:
         return {}, {"previous": add(slot["received"], delta)}
 
-    return Part(adapt=adapt, enroll=enroll, start=start, loss=loss, finish=finish)
+    return Part(
+        adapt=adapt,
+        enroll=enroll,
+        start=start,
+        loss=loss,
+        finish=finish,
+        reveals=Reveals(upload="nothing"),
+    )

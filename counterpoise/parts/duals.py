@@ -10,7 +10,18 @@ from torch import Tensor
 
 from counterpoise.core.messages import Task
 from counterpoise.core.method import part
-from counterpoise.core.part import Batch, Census, Chart, ClientData, Exchange, Outputs, Part, Stats, Visit
+from counterpoise.core.part import (
+    Batch,
+    Census,
+    Chart,
+    ClientData,
+    Exchange,
+    Outputs,
+    Part,
+    Reveals,
+    Stats,
+    Visit,
+)
 from counterpoise.core.tree import Params, Tree
 from counterpoise.registry.schema import Count, NonNegative, Positive
 
@@ -81,6 +92,7 @@ def loss_duals(
         finish=finish,
         update=update,
         charts=(DUALS,),
+        reveals=Reveals(upload="the mean loss of the model that it received on its training samples"),
     )
 
 

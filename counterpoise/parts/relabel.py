@@ -9,7 +9,17 @@ import torch
 from torch import Tensor
 
 from counterpoise.core.method import part
-from counterpoise.core.part import Census, Chart, ClientData, Exchange, Part, Stats, Visit, first_round
+from counterpoise.core.part import (
+    Census,
+    Chart,
+    ClientData,
+    Exchange,
+    Part,
+    Reveals,
+    Stats,
+    Visit,
+    first_round,
+)
 from counterpoise.core.tree import Params, Tree
 from counterpoise.errors import ConfigError, DataError
 from counterpoise.registry.schema import Count, Interval, Moment
@@ -19,6 +29,10 @@ LEAST_DEVIATION = 1e-6
 Percent = Annotated[float, Interval(0, 100, open_high=True)]
 Chance = Annotated[float, Interval(0, 1, open_low=True)]
 Audit = Literal["off", "share", "flow"]
+TOLD = {
+    "share": "the share of its labels that changed",
+    "flow": "the share of its labels that changed, and how many went from which class to which",
+}
 SHARE = Chart("share", "bars", "Share of labels that changed", lambda slot: slot["share"], "clients")
 FLOW = Chart("flow", "flow", "Labels that changed, from class to class", lambda slot: slot["flow"], "classes")
 
@@ -104,6 +118,7 @@ def relabel(
         finish=finish,
         update=update,
         charts=(SHARE, FLOW) if audit == "flow" else (SHARE,),
+        reveals=Reveals(upload=TOLD[audit]),
         relabels=True,
     )
 

@@ -11,14 +11,11 @@ MOST = 40  # entries of one chart that are listed one by one
 
 
 def inside_lines(run: RunResult) -> Iterator[str]:
-    """The run, and for each chart its last values."""
-    yield f"{run.path}: {run.method}, seed {run.seed}, {len(run.rows)} of {run.config['rounds']} rounds"
-    charts = run.record.get("charts", [])
-    if not charts:
-        yield "Its method records nothing of itself."
-    for chart in charts:
+    """For each chart its last values."""
+    for chart in run.record.get("charts", []):
         known = [(row["round"] + 1, value) for row in run.scored if (value := _read(row, chart)) is not None]
         if known:
+            yield ""
             yield f"{chart['part']}: {chart['title'].lower()}, after round {known[-1][0]}"
             yield from KINDS[chart["kind"]](known[-1][1], chart, run.record)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from counterpoise.client.functional import FunctionalModel
+from counterpoise.client.probing import names_given
 from counterpoise.client.round import enroll
 from counterpoise.core.local import Local
 from counterpoise.core.method import Method, MethodSpec, build_method
@@ -21,7 +22,8 @@ from counterpoise.data.federation import Federation
 from counterpoise.engines.choose import EngineSettings, build_engine, choose_device, resolve_engine
 from counterpoise.engines.workplace import Engine, Workplace, check_replies_fit
 from counterpoise.errors import ConfigError, short
-from counterpoise.metrics import shots_by_rule
+from counterpoise.metrics import Shots, shots_by_rule
+from counterpoise.metrics.probe import ProbeSpec, build_probes
 from counterpoise.metrics.scoring import Scoring
 from counterpoise.models.heads import Head
 from counterpoise.models.model import MODELS, build_model
@@ -53,12 +55,14 @@ def build_simulation(
     weights: str | Path | None = None,
     freeze: tuple[str, ...] = (),
     head: Head | None = None,
+    probes: Sequence[ProbeSpec] = (),
     connect: Connect = build_engine,
 ) -> Simulation:
     """Put the pieces together, checking that they fit; `connect` makes the engine, by default one in this process.
 
     A model given by name starts from parameters drawn for the seed; a module starts as it is, unless `draw_parameters`.
     `weights`, `freeze` and `head` are those of [model] in a config; frozen parameters of a module stay frozen.
+    `probes` are those of [evaluate].
     Settings may be a dict, as in a config; an engine may be its name and a cohort its size.
     """
     _check_pieces(federation, model)
@@ -86,12 +90,22 @@ def build_simulation(
     _check_precision(functional, settings, federation)
     _check_search(composed, federation, cohort)
     _check_server_samples(composed, federation)
+    _check_private(composed, functional)
     work = Workplace(composed, functional, local, federation, seed, augment)
     _check_cohort(work, cohort)
     resolved = resolve_engine(settings, work, cohort.size or len(federation.clients), rounds)
-    scoring = scoring or Scoring(shots_by_rule(federation.counts().sum(0).tolist()), federation.classes)
+    scoring = scoring or Scoring(shots_by_counts(federation), federation.classes)
     _check_scoring(scoring, federation)
-    return Simulation(composed, work, connect(resolved, work), resolved, cohort, rounds, seed, scoring)
+    looks = build_probes(probes)
+    names_given(functional, federation, looks)
+    return Simulation(composed, work, connect(resolved, work), resolved, cohort, rounds, seed, scoring, looks)
+
+
+def shots_by_counts(federation: Federation) -> Shots:
+    """Head, medium and tail classes by the training samples of all clients."""
+    counts = federation.class_counts()
+    assert counts is not None  # a run whose groups go by the counts asks its clients for their sum
+    return shots_by_rule(counts.tolist())
 
 
 def _check_pieces(federation: Any, model: Any) -> None:
@@ -154,6 +168,14 @@ def _check_server_samples(method: Method, federation: Federation) -> None:
     if learner is not None and federation.validation is None:
         raise ConfigError(
             f"{learner} learns from samples of the server here: data.validation must be above 0"
+        )
+
+
+def _check_private(method: Method, model: FunctionalModel) -> None:
+    guard, buffers = method.guard, sorted(model.buffers())
+    if guard is not None and buffers:
+        raise ConfigError(
+            f'{guard.name} protects only the updates, and the model\'s running statistics ({buffers[0]}) would be averaged unprotected; use GroupNorm: model.norm = "group"'
         )
 
 

@@ -31,15 +31,15 @@ from counterpoise.run.simulation import Simulation
 from counterpoise.server.round import ServerState
 
 EVERYONE = range(6)
-# By their defaults these are FedAvg; a trim takes five replies, short updates are not clipped (tests/parts/test_robust.py),
+# By their defaults these are FedAvg; short updates are not clipped (tests/parts/test_robust.py), cosines are only shown,
 # labels change after nine tenths of a run, which five rounds do not have (tests/methods/test_fedrela.py), and no client's
 # loss is 1 above the mean (tests/methods/test_climb.py).
 PLAIN = {
     "fedavg",
     "cross_entropy",
     "server_step",
-    "trimmed_mean",
     "clip_updates",
+    "layer_cosines",
     "relabel",
     "fedrela",
     "climb",

@@ -87,6 +87,6 @@ def over_flower(
 
 def join(grid: LocalGrid, work: Workplace, policy: RoundPolicy = PATIENCE) -> FlowerEngine:
     names: Sequence[str] = [str(k) for k in range(len(work.federation.clients))]
-    roster = Roster(grid, names, len(work.federation.classes))
+    roster = Roster(grid, names)
     assert roster.gather(5.0) == []
     return FlowerEngine(work, grid, roster, RUN, policy)

@@ -24,9 +24,10 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_show_says_what_share_of_each_clients_labels_changed(finished: Path) -> None:
     said = call("show", str(finished)).out.splitlines()
     told = read_result(finished).scored[-1]["diagnostics"]["relabel"]
-    assert said[0].endswith("fedrela, seed 0, 4 of 4 rounds")
-    assert said[1] == "relabel: share of labels that changed, after round 4"
-    assert said[2:6] == [f"  client {k}: {share:.4g}" for k, share in enumerate(told["share"])]
+    begin = said.index("relabel: share of labels that changed, after round 4")
+    assert said[begin + 1 : begin + 5] == [
+        f"  client {k}: {share:.4g}" for k, share in enumerate(told["share"])
+    ]
     assert max(told["share"]) > 0
 
 
@@ -60,14 +61,9 @@ def _made(chart: dict[str, object], value: object) -> RunResult:
 )
 def test_every_kind_of_chart_has_lines(kind: str, value: object, last: str) -> None:
     lines = list(inside_lines(_made({"kind": kind}, value)))
-    assert lines[:2] == ["x: fedavg, seed 3, 1 of 9 rounds", "p: title, after round 7"]
+    assert lines[:2] == ["", "p: title, after round 7"]
     assert lines[-1] == last
     assert len(lines) <= 44
-
-
-def test_a_method_that_records_nothing_says_so(tmp_path: Path) -> None:
-    start(tiny("rounds=1"), tmp_path / "run")
-    assert call("show", str(tmp_path / "run")).out.splitlines()[1] == "Its method records nothing of itself."
 
 
 def test_a_folder_without_a_run_is_an_unknown_name(tmp_path: Path) -> None:

@@ -12,6 +12,8 @@ from counterpoise.report.html.study import Study
 from counterpoise.report.html.tables import PROBLEM, problem_cell
 from counterpoise.results.cells import Cell
 from counterpoise.results.results import RunResult
+from counterpoise.run.config.experiment import make_experiment
+from counterpoise.run.learned import own_questions
 
 MOST_NAMED = 5  # seeds whose worst client is named
 MODELS = {"clients": "shared", "personal": "own"}  # whose scores on what clients hold out
@@ -21,6 +23,7 @@ HOOKS = {
     "tally": "counts on every client once, and learns the sum",
     "send": "sends the clients of a round something besides the model",
     "enroll": "keeps a memory on each client from round to round, which is not sent",
+    "observe": "may look at the samples of a client and add something to what it sends back",
     "finish": "may add something to what a client sends back",
     "propose": "decides the tasks of each client",
     "choose": "chooses which replies are used",
@@ -30,6 +33,12 @@ HOOKS = {
     "present": "changes the model that is scored and saved",
     "own": "gives each client a model of its own, which is not sent",
 }
+
+
+UNASKED = (
+    "Samples per client and class are not known: these clients brought their own data, and the server did not ask for "
+    "their class counts. It asks with flower.client_counts = true."
+)
 
 
 def worst_clients(study: Study) -> Html | None:
@@ -70,10 +79,9 @@ def _worst_row(study: Study, problem: str, method: str, model: str, runs: Sequen
 def _which(run: RunResult, client: int | None) -> str:
     if client is None:
         return f"seed {run.seed}: no client holds out a sample"
-    held = run.record["clients"][client]
-    return (
-        f"seed {run.seed}: client {client} ({sum(held)} samples, {sum(count > 0 for count in held)} classes)"
-    )
+    counts = run.client_counts
+    classes = "" if counts is None else f", {sum(count > 0 for count in counts[client])} classes"
+    return f"seed {run.seed}: client {client} ({run.samples[client]} samples{classes})"
 
 
 def _spread(values: Sequence[float | None]) -> Html:
@@ -146,15 +154,27 @@ def _parts(runs: dict[str, RunResult]) -> Html:
     """Every part once, with the methods that use it."""
     parts: dict[str, tuple[Part, list[str]]] = {}
     for method, run in runs.items():
-        for part in build_method(run.config["method"]).parts:
+        asked = own_questions(make_experiment(run.config))
+        for part in (*build_method(run.config["method"]).parts, *asked):
             parts.setdefault(part.name, (part, []))[1].append(method)
     if not parts:
         return element("p", "Nothing: these methods have no further parts.")
     return element("dl", join(_part(part, sorted(users)) for part, users in parts.values()), class_="parts")
 
 
+def _does(part: Part, hook: str) -> str:
+    """What a hook does that the server sees, with the part's own words on what it learns by it."""
+    reveals = part.reveals
+    if hook == "observe" and reveals.observed:
+        return f"adds to what a client sends back {reveals.observed}"
+    if hook == "finish" and reveals.upload:
+        return "" if reveals.upload == "nothing" else f"adds to what a client sends back {reveals.upload}"
+    said = {"survey": reveals.survey, "tally": reveals.tally, "weigh": reveals.judged}.get(hook, "")
+    return f"{HOOKS[hook]}: {said}" if said else HOOKS.get(hook, "")
+
+
 def _part(part: Part, users: Sequence[str]) -> Html:
-    does = [HOOKS[hook] for hook in part.hooks() if hook in HOOKS]
+    does = [words for hook in part.hooks() if (words := _does(part, hook))]
     words = "; ".join(does) or "acts on the client and adds nothing to what is sent"
     rule = PARTS.entry(part.name).summary.replace("``", "") if part.name in PARTS else ""
     used = f"In {', '.join(users)}: {words}."

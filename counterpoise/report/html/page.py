@@ -12,6 +12,7 @@ from counterpoise.report.html.classes import class_data, class_table, group_data
 from counterpoise.report.html.curves import curve_data
 from counterpoise.report.html.diagnostics import diagnostic_data
 from counterpoise.report.html.markup import Html, data_block, element, join
+from counterpoise.report.html.probes import probe_data
 from counterpoise.report.html.study import Study
 from counterpoise.report.html.tables import tables
 from counterpoise.system.atomic import write_atomically
@@ -98,6 +99,7 @@ def _section(key: str, name: str, body: Html) -> Html:
 def _sections(study: Study) -> list[tuple[str, str, Html]]:
     """Key, name and body; empty sections are left out."""
     worst = clients.worst_clients(study)
+    partition = _chart("partition") if any(partition_data(study)) else element("p", clients.UNASKED)
     compared = [
         (
             "verdicts",
@@ -107,7 +109,7 @@ def _sections(study: Study) -> list[tuple[str, str, Html]]:
         ("table", "Results", tables(study)),
         ("curves", "Learning curves", _chart("curves")),
         ("classes", "Classes", join([_chart("recall"), _chart("groups"), class_table(study)])),
-        ("clients", "Clients", join([_chart("partition"), worst or Html()])),
+        ("clients", "Clients", join([partition, worst or Html()])),
         ("diagnostics", "Inside the methods", _chart("diagnostics")),
         ("server", "What the server learned", clients.server_view(study)),
     ]
@@ -141,7 +143,7 @@ def _data(study: Study) -> Html:
             "classes": class_data(study),
             "groups": group_data(study),
             "partitions": partition_data(study),
-            "diagnostics": diagnostic_data(study),
+            "diagnostics": [*diagnostic_data(study), *probe_data(study)],
             "ranking": study.comparison.ranking and study.comparison.ranking._asdict(),
         },
     )

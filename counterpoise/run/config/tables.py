@@ -96,6 +96,11 @@ class EvaluateTable(Settings, table="evaluate"):
     precision_weights: Annotated[list[Weight], "weight of each class's precision in `weighted_score`"] = (
         field(default_factory=list)
     )
+    # None, not []: a run that began before there were probes can still be resumed.
+    probes: Annotated[
+        list[Named] | None,
+        'looks at the scored model, such as ["concentration"], on the server\'s validation samples, else on its test inputs',
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -121,6 +126,10 @@ class FlowerTable(Settings, table="flower"):
         Annotated[float, Interval(0, 1, open_low=True)] | None,
         "largest share of all samples that a client may count for; a client that reports more counts for this share; by default no bound",
     ] = None
+    client_counts: Annotated[
+        bool,
+        "ask each client of `clients` for its samples of each class, for the record and the report; else only sums are asked for",
+    ] = False
 
 
 @dataclass(frozen=True)
