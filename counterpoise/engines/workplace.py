@@ -16,7 +16,7 @@ from counterpoise.client.plan import Plan, epoch_steps, make_plan
 from counterpoise.core.local import Local
 from counterpoise.core.messages import Broadcast, Result, Task
 from counterpoise.core.method import Method
-from counterpoise.core.part import Batch, ClientData, Outputs, Part, Stats, Visit
+from counterpoise.core.part import ZERO, Batch, ClientData, Outputs, Part, Stats, Visit
 from counterpoise.core.protocol import Ask, Rejection
 from counterpoise.core.rng import generator
 from counterpoise.core.tree import Tree, tmap
@@ -88,10 +88,15 @@ class Workplace:
         """A tree moved to the device of the training data."""
         return tmap(lambda leaf: leaf.to(self.device, non_blocking=True), tree)
 
-    def outputs_on(self, broadcast: Broadcast, rows: Tensor) -> Outputs:
-        """The received model's outputs on training rows, on the CPU."""
+    def outputs_on(
+        self, broadcast: Broadcast, rows: Tensor, stream: torch.Generator | None = None
+    ) -> Outputs:
+        """The received model's outputs on training rows, augmented by draws of a stream where one is given; on the CPU."""
         data, scaling = self.federation.train.x, self.federation.scaling
         x = data.index_select(0, rows.to(data.device))
+        if stream is not None and self.augment is not None:
+            draws = self.augment.draw(len(rows), self.federation.input_shape, stream)
+            x = self.augment.apply(x, self.place(draws))
         found = outputs_of(self.model, broadcast.params, broadcast.buffers, x, scaling)
         return Outputs(found.logits.cpu(), found.features.cpu())
 
@@ -182,7 +187,17 @@ def _stats(work: Workplace, task: Task, given: ClientData, data: ClientData, pla
     knobs = {name: work.like(value) for name, value in task.knobs.items()}
     momentum, epochs, batch_size = work.local_numbers
     steps, rate = work.like(plan.steps), work.like(lr * data.rate)
-    return Stats(counts, steps, rate, momentum, knobs, owned, epochs, batch_size)
+    moved = _moved(given, data, classes) if work.method.relabels else ZERO
+    return Stats(counts, steps, rate, momentum, knobs, owned, epochs, batch_size, moved)
+
+
+def _moved(given: ClientData, data: ClientData, classes: int) -> Tensor:
+    """[C, C] samples by class before and after, without those that kept theirs; each once, however often it is visited."""
+    rows, first = given.rows.sort()
+    visited = torch.unique(torch.stack([data.rows, data.labels]), dim=1)
+    before = given.labels[first[torch.searchsorted(rows, visited[0].contiguous())]]
+    flow = torch.bincount(before * classes + visited[1], minlength=classes**2).view(classes, classes)
+    return flow - flow.diagonal().diag()
 
 
 def batches_of(work: Workplace, opened: Opened) -> Iterator[Batch]:
