@@ -30,18 +30,15 @@ def prediction_sensitive(
     entries are equal, `lowest`. Without held-out samples the client's training samples are counted.
     """
 
-    def enroll(params: Params, buffers: Params, classes: int) -> Tree:
-        return {"confused": torch.zeros(classes, classes)}
-
-    def prepare(data: ClientData, visit: Visit) -> tuple[ClientData, Tree]:
+    def observe(data: ClientData, visit: Visit) -> Tree:
         rows, labels = data.held_out, data.held_out_labels
         if rows is None or labels is None or not len(rows):
             rows, labels = data.rows, data.labels
         logits = visit.look(rows).logits
-        return data, {"confused": confusion(logits, labels, torch.ones_like(labels)).float()}
+        return {"confused": confusion(logits, labels, torch.ones_like(labels))}
 
     def start(params: Params, shared: Tree, memory: Tree, stats: Stats) -> Tree:
-        return {"confused": memory["confused"].to(stats.lr)}
+        return {"confused": stats.seen["confused"].to(stats.lr)}
 
     def weight(outputs: Outputs, batch: Batch, slot: Tree) -> Tensor:
         costs = pair_costs(slot["confused"], lowest, highest)
@@ -57,8 +54,7 @@ def prediction_sensitive(
         return grads, {"confused": slot["confused"] + (true * batch.mask.unsqueeze(-1)).t() @ said}
 
     return Part(
-        enroll=enroll,
-        prepare=prepare,
+        observe=observe,
         start=start,
         weight=weight,
         adjust=adjust if online else None,
