@@ -159,7 +159,9 @@ def _stacking_obstacle(work: Workplace) -> str | None:
         two(work.model.params()), two(work.model.buffers()), {}, torch.zeros_like(inputs.flatten(1)[:, 0])
     )
     zero = progress.loss
-    stats = Stats(labels, zero, zero, zero, {}, labels, zero, zero)
+    stats = Stats(**dict.fromkeys(Stats._fields, zero))._replace(
+        counts=labels, owned=labels, knobs={}, seen={}
+    )
     try:
         vmap(partial(step, Method(), work.model))(
             progress, Batch(inputs, labels, torch.ones_like(labels), progress.loss), stats
