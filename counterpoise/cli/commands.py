@@ -30,7 +30,7 @@ For a start:
   counterpoise watch runs                         progress of runs
   counterpoise data inspect mine.csv --label y    how skewed your data is
 
-Exit codes: 0 done, 2 config or usage, 3 data, 4 stopped but can be resumed.
+Exit codes: 0 done, 2 config or usage, 3 data, 4 stopped but can be resumed, 5 refused for security.
 """
 
 NO_NAME = (errno.ENAMETOOLONG, errno.ELOOP)  # not a valid file name

@@ -131,7 +131,8 @@ def client(
     own = None if data is None else str(data.absolute())
     frozen = None if weights is None else str(weights.absolute())
     with interruptible(lambda: "start it again to rejoin"):
-        join(ClientFile(check_name(name), str(place), own, reading, frozen), endpoint, _say)
+        trust = None if endpoint.certs is None else str(endpoint.certs.path)
+        join(ClientFile(check_name(name), str(place), own, reading, frozen, trust), endpoint, _say)
 
 
 @app.command()

@@ -65,6 +65,15 @@ class Federation:
         cell = owner * classes + self._labels[torch.cat([*self.clients, owner[:0]])]
         return torch.bincount(cell, minlength=clients * classes).view(clients, classes)
 
+    @property
+    def counts_known(self) -> bool:
+        """Whether `counts` can be told; a server may know only their sum."""
+        return True
+
+    def class_counts(self) -> Tensor:
+        """[C] training samples of each class, over all clients."""
+        return self.counts().sum(0)
+
     def client(self, index: int) -> ClientData:
         """A client's rows and labels, on the CPU, where rounds are planned on any device."""
         rows = self.clients[index]

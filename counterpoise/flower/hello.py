@@ -20,10 +20,14 @@ def write_hello() -> RecordDict:
 
 
 def answer_hello(work: Workplace, name: str, client: int) -> RecordDict:
-    """A client's number of samples, class counts, and the surveys of the parts; nothing else."""
+    """A client's number of samples, class counts, and the surveys of the parts; nothing else.
+
+    Where class counts are to be known as a sum only, neither they nor tallies are said here.
+    """
     federation = work.federation
     data, classes = federation.client(client), len(federation.classes)
-    counts = data.labels.bincount(minlength=classes).tolist()
+    hidden = work.privacy.in_messages
+    counts = [] if hidden else data.labels.bincount(minlength=classes).tolist()
     held_out = len(federation.held_out[client]) if federation.held_out else 0
     facts = {
         "client": name,
@@ -32,13 +36,12 @@ def answer_hello(work: Workplace, name: str, client: int) -> RecordDict:
         "counts": counts,
         "held_out": held_out,
     }
-    return RecordDict(
-        {"reply": pack_facts(facts), "surveys": pack_tree(survey(work, client) | tally(work, client))}
-    )
+    said = survey(work, client) | ({} if hidden else tally(work, client))
+    return RecordDict({"reply": pack_facts(facts), "surveys": pack_tree(said)})
 
 
-def read_hello(content: RecordDict, classes: int) -> Hello:
-    """A node's hello, refused where its numbers cannot be true."""
+def read_hello(content: RecordDict, classes: int, hidden: bool = False) -> Hello:
+    """A node's hello, refused where its numbers cannot be true, or tell what is to be `hidden`."""
     facts = unpack_facts(content.get("reply"), REPLY)
     _, surveys = take(content, ["reply", "surveys"])
     if facts["version"] != __version__:
@@ -47,6 +50,7 @@ def read_hello(content: RecordDict, classes: int) -> Hello:
     if not 1 <= samples <= MOST_SAMPLES or not 0 <= held_out <= MOST_SAMPLES:
         raise Refused("samples")
     whole = all(type(number) is int and number >= 0 for number in counts)
-    if not whole or len(counts) != classes or sum(counts) != samples:
+    fits = not counts if hidden else len(counts) == classes and sum(counts) == samples
+    if not whole or not fits:
         raise Refused("counts")
     return Hello(facts["client"], samples, counts, held_out, unpack_tree(surveys))

@@ -20,6 +20,7 @@ from counterpoise.flower.refusal import Refused
 from counterpoise.flower.roster import Roster, first_of
 from counterpoise.flower.server import FlowerEngine, RoundPolicy
 from counterpoise.flower.status import Status
+from counterpoise.flower.sums import Histogram, ask_histogram
 from counterpoise.flower.workplaces import client_names
 from counterpoise.run.assemble import load_federation
 from counterpoise.run.config.experiment import Experiment
@@ -60,18 +61,22 @@ def run(
     experiment, folder, form = ready.experiment, ready.folder, str(ready.settings["form"])
     shared = None if experiment.flower.clients else load_federation(experiment)
     classes = len(shared.classes) if shared else len(json.loads(form)["classes"])
-    known = _known_counts(ready.names, shared, folder)
-    roster = Roster(grid, ready.names, classes, _agreeing(known), ready.named_nodes)
+    hidden = experiment.privacy.in_messages
+    known = {} if hidden else _known_counts(ready.names, shared, folder)
+    roster = Roster(grid, ready.names, classes, _agreeing(known), hidden, ready.named_nodes)
     status = Status(folder.status, ready.names, experiment.rounds)
     roster.on_update = lambda: status.update(roster.known(), roster.why_missing())
     try:
         _gather(roster, ready)
-        federation = shared or _surveyed(experiment, form, roster, folder)
+        histogram = None if shared or not hidden else _histogram(ready, roster)
+        total = None if histogram is None else histogram.counts
+        federation = shared or _surveyed(experiment, form, roster, folder, total)
         samples = dict(zip(ready.names, federation.samples().tolist(), strict=True))
         counted = capped(samples, experiment.flower.max_share)
         for line in share_lines(samples, counted):
             say(line)
-        summary = _start(grid, ready, roster, federation, status, list(counted.values()), listeners)
+        shares = list(counted.values())
+        summary = _start(grid, ready, roster, federation, status, shares, histogram, listeners)
     except BaseException as error:
         status.end(f"stopped: {error or type(error).__name__}")
         raise
@@ -96,13 +101,15 @@ def _start(
     federation: Federation,
     status: Status,
     counted: list[int],
+    histogram: Histogram | None,
     listeners: Sequence[Listener],
 ) -> dict[str, Any]:
     engines: list[FlowerEngine] = []
 
     def connect(settings: EngineSettings, work: Workplace) -> FlowerEngine:
         policy, run_id = round_policy(ready.experiment), str(ready.settings["run"])
-        engines.append(FlowerEngine(work, grid, roster, run_id, policy, status, counted))
+        engines.append(FlowerEngine(work, grid, roster, run_id, policy, status, histogram, counted))
+        engines[-1].tallied = {} if histogram is None else histogram.facts
         return engines[-1]
 
     all_listeners = [TrafficLog(ready, engines), *listeners]
@@ -146,13 +153,22 @@ def _agreeing(known: Mapping[str, list[int]]) -> Callable[[Hello], None]:
     return check
 
 
-def _surveyed(experiment: Experiment, form: str, roster: Roster, folder: JobFolder) -> Federation:
+def _histogram(ready: Prepared, roster: Roster) -> Histogram:
+    """The clients' class counts as their sum, where the server is to know no more."""
+    experiment, run_id = ready.experiment, str(ready.settings["run"])
+    waits = experiment.flower.timeout
+    return ask_histogram(experiment.privacy, roster.classes, roster, run_id, waits, ready.folder.histogram)
+
+
+def _surveyed(
+    experiment: Experiment, form: str, roster: Roster, folder: JobFolder, total: list[int] | None
+) -> Federation:
     """The federation as its clients describe it; their first counts hold for the whole run."""
     if not folder.roster.exists():
         recorded = {name: hello._replace(surveys={})._asdict() for name, hello in roster.hellos.items()}
         write_roster(folder.roster, recorded)
     hellos = {name: Hello(**recorded) for name, recorded in json.loads(folder.roster.read_text()).items()}
-    return surveyed_federation(experiment, form, [hellos[name] for name in roster.names])
+    return surveyed_federation(experiment, form, [hellos[name] for name in roster.names], total)
 
 
 def capped(samples: Mapping[str, int], most: float | None) -> dict[str, int]:

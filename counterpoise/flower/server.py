@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import torch
 from flwr.app import Message, RecordDict
@@ -13,8 +14,18 @@ from counterpoise.core.codec import digest
 from counterpoise.core.messages import Broadcast, Replies, Task
 from counterpoise.core.part import Measurement
 from counterpoise.core.protocol import Rejection
-from counterpoise.core.tree import Params, Tree, stack, take, tmap
+from counterpoise.core.tree import Params, Tree, bytes_of, stack, take, tmap
 from counterpoise.engines.memories import Memories
+from counterpoise.engines.sums import (
+    COUNTS,
+    PARTS,
+    by_part,
+    joined_facts,
+    other_parts,
+    plain_facts,
+    sum_numbers,
+    wanted,
+)
 from counterpoise.engines.workplace import Workplace
 from counterpoise.errors import RunError
 from counterpoise.flower import messages
@@ -29,11 +40,13 @@ from counterpoise.flower.specs import (
     check_spec,
     reply_spec,
     spec_of,
+    sum_layout,
     sums_spec,
     survey_spec,
     zeros_of,
 )
 from counterpoise.flower.status import Status
+from counterpoise.flower.sums import Histogram, SumExchange
 
 NOBODY = -1  # a reply of a node that is no client
 GRACE = 60.0  # seconds that a message outlives its round, so that only the server ends a round
@@ -59,9 +72,11 @@ class FlowerEngine:
     run: str  # id of this run on the clients' disks
     policy: RoundPolicy = RoundPolicy()
     status: Status | None = None
+    histogram: Histogram | None = None  # the sum of class counts, where it was known before the run
     counted: Sequence[int] = ()  # samples that each client counts for; by default all that it has
     memory: Memories = field(default_factory=Memories)  # client -> the token of its memory
     refused: Sequence[Rejection] = ()
+    tallied: Mapping[str, Any] = field(default_factory=dict)
     sent_bytes: int = 0
     received_bytes: int = 0
     _pending: dict[int, str] = field(default_factory=dict, repr=False)
@@ -132,11 +147,32 @@ class FlowerEngine:
         return self._said(clients, [part.name for part in self.work.method.parts if part.survey is not None])
 
     def tally(self, clients: Sequence[int]) -> dict[str, Tree]:
-        """The sums of the tallies in the clients' hellos."""
+        """The sums of the tallies in the clients' hellos, or by the protocol of [privacy]."""
         tallied = [part.name for part in self.work.method.parts if part.tally is not None]
-        return {
-            part: tmap(lambda leaf: leaf.sum(0), tree) for part, tree in self._said(clients, tallied).items()
-        }
+        if self.work.privacy.in_messages:
+            return self._summed(clients) if tallied else {}
+        said = self._said(clients, tallied)
+        if said:
+            self.tallied = plain_facts(self.work, len(clients), bytes_of(said), 0.0)
+        return {part: tmap(lambda leaf: leaf.sum(0), tree) for part, tree in said.items()}
+
+    def _summed(self, clients: Sequence[int]) -> dict[str, Tree]:
+        """Class counts that were added up at the start are not asked for again: every sum tells something."""
+        total: Tree = {} if self.histogram is None else {COUNTS: self.histogram.tree()}
+        if what := wanted(self.work) if self.histogram is None else PARTS * bool(other_parts(self.work)):
+            total |= self._sum(clients, what)
+        return {part: tmap(self._placed, tree) for part, tree in by_part(self.work, total).items()}
+
+    def _sum(self, clients: Sequence[int], what: str) -> Tree:
+        names, samples = self.roster.names, self.work.federation.samples().tolist()
+        known = {names[client]: samples[client] for client in clients}
+        exchange = SumExchange(self.grid, self.roster, self.policy.timeout)
+        layout = sum_layout(self.work, what)
+        total, facts = sum_numbers(self.work.privacy, what, layout, known, exchange, self.run)
+        self.tallied = joined_facts(self.tallied, facts)
+        self.sent_bytes += exchange.sent_bytes
+        self.received_bytes += exchange.received_bytes
+        return total
 
     def _said(self, clients: Sequence[int], parts: Sequence[str]) -> dict[str, Tree]:
         """Part name -> [N, ...] what each client said of it before round 0, checked."""

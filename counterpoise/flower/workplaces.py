@@ -10,6 +10,7 @@ from typing import Any
 from counterpoise.data.federation import Federation
 from counterpoise.engines.workplace import Workplace
 from counterpoise.flower.client import ClientContext
+from counterpoise.flower.identity import identity_of
 from counterpoise.flower.job import ClientFile
 from counterpoise.flower.own_data import own_federation
 from counterpoise.flower.refusal import Refused
@@ -28,7 +29,8 @@ def open_context(
         raise Refused("client")
     number = names.index(client.name)
     federation = _federation(experiment, str(settings["form"]), number, client, shared)
-    return ClientContext(client.name, number, build_workplace(experiment, federation), Path(client.state))
+    work, identity = build_workplace(experiment, federation), identity_of(client.certs, client.name)
+    return ClientContext(client.name, number, work, Path(client.state), str(settings["run"]), identity)
 
 
 def _with_own_weights(experiment: Experiment, client: ClientFile) -> Experiment:

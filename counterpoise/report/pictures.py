@@ -57,7 +57,7 @@ class Pictures(Listener):
 
     def began(self, run: Run) -> None:
         federation, path = run.simulation.work.federation, run.folder.partition_picture
-        if not path.exists():
+        if federation.counts_known and not path.exists():
             title = f"{federation.name}: samples of each client and class"
             draw_heatmap(federation.counts().numpy(), federation.classes, path, title)
 

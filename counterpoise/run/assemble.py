@@ -91,6 +91,7 @@ def assemble(
         weights=experiment.model.weights,
         freeze=tuple(experiment.model.freeze or ()),
         head=experiment.model.head,
+        privacy=experiment.privacy,
         connect=connect,
     )
 
@@ -119,7 +120,7 @@ def build_scoring(table: EvaluateTable, federation: Federation) -> Scoring:
     """How models are scored, as the config says."""
     if isinstance(table.shots, str):
         rule = table.shots == "rule"
-        shots = shots_by_rule(federation.counts().sum(0).tolist()) if rule else shots_paper(federation.name)
+        shots = shots_by_rule(federation.class_counts().tolist()) if rule else shots_paper(federation.name)
     else:
         shots = shots_from_sets(**table.shots.tables(), classes=len(federation.classes))
     given = {"recall_weights": table.recall_weights, "precision_weights": table.precision_weights}

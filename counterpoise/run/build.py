@@ -19,6 +19,7 @@ from counterpoise.core.tree import bytes_of
 from counterpoise.data.augment import Augmentation
 from counterpoise.data.federation import Federation
 from counterpoise.engines.choose import EngineSettings, build_engine, choose_device, resolve_engine
+from counterpoise.engines.sums import check_sums
 from counterpoise.engines.workplace import Engine, Workplace, check_replies_fit
 from counterpoise.errors import ConfigError, short
 from counterpoise.metrics import shots_by_rule
@@ -26,6 +27,7 @@ from counterpoise.metrics.scoring import Scoring
 from counterpoise.models.heads import Head
 from counterpoise.models.model import MODELS, build_model
 from counterpoise.parts.optimizer import with_local
+from counterpoise.privacy.settings import PrivacySettings
 from counterpoise.registry.schema import Count, Seed
 from counterpoise.registry.settings import check_arguments, settings_of
 from counterpoise.run.first_model import adapt_model, start_from
@@ -53,12 +55,14 @@ def build_simulation(
     weights: str | Path | None = None,
     freeze: tuple[str, ...] = (),
     head: Head | None = None,
+    privacy: PrivacySettings | Mapping[str, Any] | None = None,
     connect: Connect = build_engine,
 ) -> Simulation:
     """Put the pieces together, checking that they fit; `connect` makes the engine, by default one in this process.
 
     A model given by name starts from parameters drawn for the seed; a module starts as it is, unless `draw_parameters`.
-    `weights`, `freeze` and `head` are those of [model] in a config; frozen parameters of a module stay frozen.
+    `weights`, `freeze` and `head` are those of [model] in a config; frozen parameters of a module stay frozen; `privacy` is
+    the table of this name.
     Settings may be a dict, as in a config; an engine may be its name and a cohort its size.
     """
     _check_pieces(federation, model)
@@ -86,10 +90,13 @@ def build_simulation(
     _check_precision(functional, settings, federation)
     _check_search(composed, federation, cohort)
     _check_server_samples(composed, federation)
-    work = Workplace(composed, functional, local, federation, seed, augment)
+    work = Workplace(
+        composed, functional, local, federation, seed, augment, settings_of(PrivacySettings, privacy)
+    )
+    check_sums(work)
     _check_cohort(work, cohort)
     resolved = resolve_engine(settings, work, cohort.size or len(federation.clients), rounds)
-    scoring = scoring or Scoring(shots_by_rule(federation.counts().sum(0).tolist()), federation.classes)
+    scoring = scoring or Scoring(shots_by_rule(federation.class_counts().tolist()), federation.classes)
     _check_scoring(scoring, federation)
     return Simulation(composed, work, connect(resolved, work), resolved, cohort, rounds, seed, scoring)
 

@@ -64,8 +64,15 @@ def partition_data(study: Study) -> list[list[dict[str, Any]]]:
 
 
 def _partitions(runs: Sequence[RunResult]) -> list[dict[str, Any]]:
-    by_seed = {run.seed: run for run in sorted(runs, key=lambda run: -run.seed)}
+    known = [run for run in runs if counts_known(run)]
+    by_seed = {run.seed: run for run in sorted(known, key=lambda run: -run.seed)}
     return [_partition(by_seed[seed]) for seed in sorted(by_seed)[:MOST_SEEDS]]
+
+
+def counts_known(run: RunResult) -> bool:
+    """Whether each client's class counts are recorded; of a run with [privacy] over Flower only their sum may be."""
+    classes = len(run.record["data"]["class_counts"])
+    return all(len(counts) == classes for counts in run.record["clients"])
 
 
 def _partition(run: RunResult) -> dict[str, Any]:

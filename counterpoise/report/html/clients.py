@@ -7,6 +7,7 @@ from typing import Any
 
 from counterpoise.core.method import PARTS, build_method
 from counterpoise.core.part import Part
+from counterpoise.report.html.classes import counts_known
 from counterpoise.report.html.markup import Html, Show, bytes_, element, join, percent, table
 from counterpoise.report.html.study import Study
 from counterpoise.report.html.tables import PROBLEM, problem_cell
@@ -66,9 +67,8 @@ def _which(run: RunResult, client: int | None) -> str:
     if client is None:
         return f"seed {run.seed}: no client holds out a sample"
     held = run.record["clients"][client]
-    return (
-        f"seed {run.seed}: client {client} ({sum(held)} samples, {sum(count > 0 for count in held)} classes)"
-    )
+    classes = f", {sum(count > 0 for count in held)} classes" if counts_known(run) else ""
+    return f"seed {run.seed}: client {client} ({sum(held)} samples{classes})"
 
 
 def _spread(values: Sequence[float | None]) -> Html:

@@ -107,7 +107,11 @@ def _sections(study: Study) -> list[tuple[str, str, Html]]:
         ("table", "Results", tables(study)),
         ("curves", "Learning curves", _chart("curves")),
         ("classes", "Classes", join([_chart("recall"), _chart("groups"), class_table(study)])),
-        ("clients", "Clients", join([_chart("partition"), worst or Html()])),
+        (
+            "clients",
+            "Clients",
+            join([_chart("partition") if all(partition_data(study)) else Html(), worst or Html()]),
+        ),
         ("diagnostics", "Inside the methods", _chart("diagnostics")),
         ("server", "What the server learned", clients.server_view(study)),
     ]

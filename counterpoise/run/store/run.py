@@ -160,9 +160,17 @@ def _start_of(run: Run) -> dict[str, Any]:
     return found
 
 
+def _clients_of(federation: Federation) -> dict[str, Any]:
+    """Each client's class counts, and how skewed they are; where only their sum is known, each client's samples."""
+    if not federation.counts_known:
+        return {"clients": [[count] for count in federation.samples().tolist()], "skew": {}}
+    counts = federation.counts()
+    return {"clients": counts.tolist(), "skew": describe(counts.numpy()).summary()}
+
+
 def describe_run(run: Run, federation: Federation) -> None:
     """Write record.json, unless it is there."""
-    folder, settings, counts = run.folder, run.simulation.settings, federation.counts()
+    folder, settings = run.folder, run.simulation.settings
     try:
         if read_sealed(folder.record) is not None:
             return
@@ -177,7 +185,7 @@ def describe_run(run: Run, federation: Federation) -> None:
         "data": {
             "name": federation.name,
             "classes": list(federation.classes),
-            "class_counts": counts.sum(0).tolist(),
+            "class_counts": federation.class_counts().tolist(),
             "notes": list(federation.notes),
             "files": dict(federation.files),
         },
@@ -187,7 +195,7 @@ def describe_run(run: Run, federation: Federation) -> None:
             for part in run.simulation.method.parts
             for chart in part.charts
         ],
-        "clients": counts.tolist(),
-        "skew": describe(counts.numpy()).summary(),
+        **_clients_of(federation),
+        "tallied": dict(run.simulation.engine.tallied),
     }
     folder.write_json(folder.record, seal(record))
