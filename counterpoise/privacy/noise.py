@@ -24,30 +24,37 @@ def noise(size: int, epsilon: float, clients: int) -> Vector:
 def share(epsilon: Fraction, clients: int) -> int:
     """A negative binomial number with 1/K successes: K of them add up to a geometric one.
 
-    P(n) is proportional to exp(-epsilon n) times the product over j = 1..n of ((j - 1) K + 1) / (j K): a geometric
-    number, kept with the chance that the product is.
+    P(n) is proportional to exp(-epsilon n) times the product over j = 1..n of ((j - 1) K + 1) / (j K). So it is a
+    geometric number, kept with the chance that the product is; the first factor decides before the number is drawn.
     """
-    while True:
-        number = geometric(epsilon)
-        if all(randbelow(j * clients) < (j - 1) * clients + 1 for j in range(1, number + 1)):
-            return number
+    above, below = epsilon.as_integer_ratio()
+    while bernoulli_exp(above, below):  # the number is 1 or more
+        if randbelow(clients) == 0:
+            number = 1 + geometric(above, below)
+            if all(randbelow(j * clients) < (j - 1) * clients + 1 for j in range(2, number + 1)):
+                return number
+    return 0
 
 
-def geometric(epsilon: Fraction) -> int:
-    """A number from 0 on with P(n) proportional to exp(-epsilon n)."""
-    while True:
-        rest = randbelow(epsilon.denominator)
-        if bernoulli_exp(Fraction(rest, epsilon.denominator)):
-            break
+def geometric(above: int, below: int) -> int:
+    """A number from 0 on with P(n) proportional to exp(-n above / below)."""
+    rest = randbelow(below)
+    while not bernoulli_exp(rest, below):
+        rest = randbelow(below)
     whole = 0
-    while bernoulli_exp(Fraction(1)):
+    while bernoulli_exp(1, 1):
         whole += 1
-    return (rest + epsilon.denominator * whole) // epsilon.numerator
+    return (rest + below * whole) // above
 
 
-def bernoulli_exp(x: Fraction) -> bool:
-    """True with the chance exp(-x), for x from 0 to 1: whether an alternating series ends after an odd number of terms."""
+def bernoulli_exp(above: int, below: int) -> bool:
+    """True with the chance exp(-above / below)."""
+    while above > below:
+        if not bernoulli_exp(1, 1):
+            return False
+        above -= below
+    # Whether an alternating series ends after an odd number of terms.
     terms = 1
-    while randbelow(x.denominator * terms) < x.numerator:
+    while randbelow(below * terms) < above:
         terms += 1
     return terms % 2 == 1

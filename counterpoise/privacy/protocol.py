@@ -128,6 +128,8 @@ def add_up(
             LOG.warning("the sum of %s is asked for again without %s", what, listed(gone.names))
             there = [name for name in there if name not in gone.names]
             continue
+        except RefusedError as error:
+            raise SecurityError(f"a client does not take part in the sum of {what}: {error}") from None
         traffic.seconds = time.perf_counter() - began
         return Summed(checked(total, len(there)), tuple(there), traffic)
     raise RunError(
