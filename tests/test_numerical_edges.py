@@ -261,10 +261,9 @@ def test_running_statistics_are_averaged_by_the_weights_of_the_model() -> None:
 
 
 def test_a_variance_stays_above_zero_when_a_rule_extrapolates() -> None:
-    def weigh(weights: Tensor, slot: Tree, exchange: Exchange) -> Tensor:
-        return torch.where(
-            exchange.replies.client == 5, -3.0, 2.0
-        ).double()  # client 5 has the least variance: none
+    def weigh(weights: Tensor, slot: Tree, exchange: Exchange) -> tuple[Tensor, Tree]:
+        # Client 5 has the least variance: none.
+        return torch.where(exchange.replies.client == 5, -3.0, 2.0).double(), slot
 
     sim = _batch_norm_run(compose(build_method("fedavg"), Part("extrapolate", weigh=weigh)))
     state, _ = ask_clients(sim, sim.open(), [0, 1, 5])

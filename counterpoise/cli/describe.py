@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +16,7 @@ from counterpoise.errors import ConfigError, legal_words, short
 
 if TYPE_CHECKING:
     from counterpoise.registry.registry import Entry
+    from counterpoise.run.learned import Learned
 
 
 def add_to(app: typer.Typer) -> None:
@@ -87,15 +89,20 @@ def _print_rules(kind: str | None) -> None:
 
 
 def show(
-    name: Annotated[str, typer.Argument(help="A method, part, data set, partition, model, ...")],
+    name: Annotated[
+        str, typer.Argument(help="A method, part, data set, partition, model, ..., or the folder of a run.")
+    ],
 ) -> None:
-    """Show one name: formula, paper, parameters with ranges and defaults, and its parts."""
+    """Show one name: formula, paper, parameters, its parts, and what the server learns; of a run, its method and the last."""
     from rich.markup import escape
 
     from counterpoise.cli.catalogue import CATALOGUE, find
     from counterpoise.cli.terminal import screen
 
     console = screen(highlight=False, soft_wrap=True)
+    if _is_run(name):
+        _print_run(console, Path(name))
+        return
     find(name)
     known = [(kind, registry.entry(name)) for kind, registry in CATALOGUE.items() if name in registry]
     for number, (kind, entry) in enumerate(known):
@@ -103,6 +110,31 @@ def show(
         _print_entry(console, entry)
         if kind == "methods":
             _print_parts(console, entry)
+
+
+def _is_run(name: str) -> bool:
+    """Whether a name that no registry has is the folder of a run."""
+    from counterpoise.cli.catalogue import all_names
+    from counterpoise.run.store.folder import RunFolder
+
+    return bool(name) and name not in all_names() and RunFolder(Path(name)).holds_run()
+
+
+def _print_run(console: Any, folder: Path) -> None:
+    from counterpoise.results.progress import data_words
+    from counterpoise.results.results import read_result
+    from counterpoise.run.config.experiment import make_experiment
+    from counterpoise.run.learned import learned_in
+
+    run = read_result(folder)
+    console.print(f"{folder}: {run.method} on {data_words(run.config)}, seed {run.seed}", markup=False)
+    _print_learned(console, learned_in(make_experiment(run.config, str(folder))))
+
+
+def _print_learned(console: Any, found: Sequence[Learned]) -> None:
+    console.print("\nThe server learns:")
+    for one in found:
+        console.print(f"  {one.words}", markup=False)
 
 
 def _print_entry(console: Any, entry: Entry[Any]) -> None:
@@ -126,12 +158,15 @@ def _print_parameters(console: Any, entry: Entry[Any]) -> None:
 
 def _print_parts(console: Any, entry: Entry[Any]) -> None:
     from counterpoise.cli.catalogue import describe_parts
+    from counterpoise.run.config.experiment import Experiment
+    from counterpoise.run.learned import learned_in
 
     method = entry.build()
     console.print(f"\nClient weights: {method.weighting}", markup=False)
     console.print("Parts:" if method.parts else "Parts: none, plain averaging.")
     for part, hooks in describe_parts(method):
         console.print(f"  {part} ({hooks})", markup=False)
+    _print_learned(console, learned_in(Experiment(method=entry.name)))
     with_part = f', or method = ["{entry.name}", {{ focal = {{ gamma = 2.0 }} }}]'
     console.print(
         f'\nIn a config: method = "{entry.name}"{"" if method.owner("loss") else with_part}', markup=False

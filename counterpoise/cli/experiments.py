@@ -55,7 +55,7 @@ def resume(
 
 
 def validate(experiment: File, overrides: Overrides = None) -> None:
-    """Check an experiment without running it: every key, the data, the model, and which engine would be chosen."""
+    """Check an experiment without running it: every key, the data, the model, the engine, and what the server would learn."""
     from counterpoise.run.assemble import assemble, load_federation
     from counterpoise.run.track import check_tracker
 
@@ -116,6 +116,8 @@ def report(summary: Mapping[str, Any], folder: Path, as_json: bool) -> None:
 
 
 def _plan_lines(config: Experiment, simulation: Any) -> Iterator[str]:
+    from counterpoise.run.learned import learned_in
+
     federation, settings = simulation.work.federation, simulation.settings
     sizes = federation.samples()
     model = simulation.work.model
@@ -127,4 +129,5 @@ def _plan_lines(config: Experiment, simulation: Any) -> Iterator[str]:
     yield f"model      {config.model.name}: {parameters} parameters{f' and {frozen} frozen ones' if frozen else ''}, inputs {federation.input_shape}"
     yield f"method     {simulation.method.name}: {', '.join(part.name for part in simulation.method.parts) or 'plain averaging'}; client weights: {simulation.method.weighting}"
     yield f"engine     {settings.name} on {settings.device}: {settings.reason}"
+    yield from (f"learns     {one.words}" for one in learned_in(config))
     yield "valid"

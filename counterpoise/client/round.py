@@ -27,9 +27,11 @@ class Progress(NamedTuple):
     loss: Tensor  # [] sum over the steps so far
 
 
-def enroll(method: Method, params: Params, classes: int) -> dict[str, Tree]:
+def enroll(method: Method, params: Params, buffers: Params, classes: int) -> dict[str, Tree]:
     """A client's memory before its first round."""
-    return {part.name: part.enroll(params, classes) for part in method.parts if part.enroll is not None}
+    return {
+        part.name: part.enroll(params, buffers, classes) for part in method.parts if part.enroll is not None
+    }
 
 
 def begin(
@@ -59,11 +61,14 @@ def step(
     """One mini-batch: gradient source, then the chain of adjustments, then ``params - lr * direction``."""
     slots = dict(progress.slots)
 
-    def gradient_at(params: Params, members: Tensor | None = None) -> Gradient:
+    def gradient_at(
+        params: Params, buffers: Params = progress.buffers, members: Tensor | None = None
+    ) -> Gradient:
         loss = loss_of(method, batch, progress.slots, members)
-        return differentiate(model, params, progress.buffers, batch.x, loss)
+        return differentiate(model, params, buffers, batch.x, loss)
 
-    seen = Step(progress.params, stats, gradient_at, partial(gradient_at, progress.params), batch)
+    by_group = partial(gradient_at, progress.params, progress.buffers)
+    seen = Step(progress.params, stats, gradient_at, by_group, batch)
     gradient = _source(method, slots, seen)
     seen = seen._replace(outputs=gradient.outputs)
     direction = gradient.grads

@@ -16,6 +16,7 @@ from counterpoise.core.rng import generator
 from counterpoise.core.tree import Params, Tree
 
 ZERO, ONE = torch.zeros(()), torch.ones(())
+NOT_HOOKS = ("name", "charts", "server_samples", "reveals")  # fields of a part
 
 
 class Batch(NamedTuple):
@@ -68,7 +69,7 @@ class Step(NamedTuple):
 
     params: Params
     stats: Stats
-    gradient_at: Callable[[Params], Gradient]  # the same batch at these or at other parameters
+    gradient_at: Callable[..., Gradient]  # params, buffers=these -> the same batch's gradient there
     group_gradients: Callable[
         [Tensor], Gradient
     ]  # members [H, C] -> grads [H, ...] of each group's share of the batch's loss, from one forward pass
@@ -124,6 +125,13 @@ Measure: TypeAlias = Callable[
 NOTHING: Tree = {}
 
 
+class Pair(NamedTuple):
+    """A client, and the model that it is asked to judge."""
+
+    client: int
+    model: int  # its place among stacked models
+
+
 class Exchange(NamedTuple):
     """What a server rule may use after a round."""
 
@@ -136,6 +144,9 @@ class Exchange(NamedTuple):
     seed: int = 0  # of the run
     part: str = ""  # who looks
     upload: Tree = NOTHING  # [K, ...] what the client half of this part sent
+    ask: Callable[[Sequence[Pair]], Tree] | None = (
+        None  # pairs of a client and a reply -> [P, ...] counts of that reply's model on what the client holds out
+    )
 
     def stream(self) -> torch.Generator:
         """The random stream of this part in this round, the same whenever it is asked for."""
@@ -164,6 +175,20 @@ class Chart(NamedTuple):
     ] = ()  # what a tree's nodes hold; the first is the row of the parent, -1 at the root
 
 
+class Reveals(NamedTuple):
+    """What the server learns of a client's data from a part, in words; empty where the part does not say.
+
+    `upload`: what `finish` returns besides memory; "nothing" where that is always empty.
+    """
+
+    survey: str = ""
+    tally: str = ""
+    upload: str = ""
+
+
+SILENT = Reveals()
+
+
 @dataclass(frozen=True)
 class Part:
     """Hooks of one idea; a part states only what it changes. The slot, memory and upload of a part are its own."""
@@ -181,7 +206,9 @@ class Part:
     init: Callable[[Params, Census, Tree], Tree] | None = (
         None  # params, census, surveys [N, ...] or the sum of tallies -> server slot
     )
-    enroll: Callable[[Params, int], Tree] | None = None  # params, classes -> a client's first memory
+    enroll: Callable[[Params, Params, int], Tree] | None = (
+        None  # params, buffers, classes -> a client's first memory
+    )
 
     # server, before a round
     send: Callable[[Tree, int], Tree] | None = (
@@ -219,8 +246,8 @@ class Part:
     choose: Callable[[Tree, Replies, Judge], tuple[Tensor, Tree]] | None = (
         None  # server slot, replies, judge -> rows [K] of the replies to use, slot; at most one part
     )
-    weigh: Callable[[Tensor, Tree, Exchange], Tensor] | None = (
-        None  # weights [K], slot, exchange -> weights; a chain in listed order
+    weigh: Callable[[Tensor, Tree, Exchange], tuple[Tensor, Tree]] | None = (
+        None  # weights [K], slot, exchange -> weights, slot; a chain in listed order
     )
     treat: Callable[[Params, Tree, Exchange], Params] | None = (
         None  # deltas [K, ...], slot, exchange -> deltas, before they are averaged; a chain in listed order
@@ -234,12 +261,18 @@ class Part:
         None  # params, buffers, server slot -> params, buffers; a chain in listed order
     )
 
+    # the model that a client itself would use, where it is not the one that all share
+    own: Callable[[Params, Params, Tree], tuple[Params, Params]] | None = (
+        None  # params, buffers, memory -> params, buffers; a chain in listed order
+    )
+
     charts: tuple[Chart, ...] = ()  # what the report shows of the server slot
     server_samples: bool = False  # whether `update` measures models on samples of the server's own
+    reveals: Reveals = SILENT  # in words; a part with `survey`, `tally` or `finish` must say it
 
     def hooks(self) -> list[str]:
         """Names of the hooks this part fills."""
-        hooks = (f.name for f in fields(self) if f.name not in ("name", "charts", "server_samples"))
+        hooks = (f.name for f in fields(self) if f.name not in NOT_HOOKS)
         return [name for name in hooks if getattr(self, name) is not None]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from counterpoise.core.messages import Broadcast, Replies, Task
-from counterpoise.core.part import Measurement
+from counterpoise.core.part import Measurement, Pair
 from counterpoise.core.tree import Params, Tree
 
 
@@ -19,9 +19,14 @@ class Ask(Protocol):
         """The server used these clients' replies of this round: their new memory is kept, the others' is dropped."""
 
     def measure(
-        self, clients: Sequence[int], models: Params, buffers: Params, measurement: Measurement
+        self, pairs: Sequence[Pair], models: Params, buffers: Params, measurement: Measurement
     ) -> Tree:
-        """Sums [W, K, ...] of a measurement of K stacked models on the held-out samples of W clients."""
+        """Sums [P, ...] of a measurement, of each pair's model on what its client holds out."""
+
+    def measure_own(
+        self, clients: Sequence[int], params: Params, buffers: Params, measurement: Measurement
+    ) -> Tree:
+        """Sums [W, ...] of a measurement, of the model that each client would use on what it holds out."""
 
     def survey(self, clients: Sequence[int]) -> dict[str, Tree]:
         """Part name -> [N, ...] what each client reports before round 0."""

@@ -59,20 +59,20 @@ class Federation:
         return self.train.y.cpu()
 
     def counts(self) -> Tensor:
-        """[N, C] training samples of each client and class."""
+        """[N, C] training samples of each client and class, where this process holds them all."""
         clients, classes = len(self.clients), len(self.classes)
         owner = torch.arange(clients).repeat_interleave(self.samples())
         cell = owner * classes + self._labels[torch.cat([*self.clients, owner[:0]])]
         return torch.bincount(cell, minlength=clients * classes).view(clients, classes)
 
-    @property
-    def counts_known(self) -> bool:
-        """Whether `counts` can be told; a server may know only their sum."""
-        return True
+    def client_counts(self) -> Tensor | None:
+        """[N, C] training samples of each client and class; None where they are not known."""
+        return self.counts()
 
-    def class_counts(self) -> Tensor:
-        """[C] training samples of each class, over all clients."""
-        return self.counts().sum(0)
+    def class_counts(self) -> Tensor | None:
+        """[C] training samples of each class; None where they are not known."""
+        known = self.client_counts()
+        return None if known is None else known.sum(0)
 
     def client(self, index: int) -> ClientData:
         """A client's rows and labels, on the CPU, where rounds are planned on any device."""

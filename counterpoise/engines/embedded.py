@@ -11,12 +11,21 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 
 from counterpoise.core.messages import Broadcast, Replies, Result, Task
-from counterpoise.core.part import Measurement
+from counterpoise.core.part import Measurement, Pair
 from counterpoise.core.protocol import Rejection
-from counterpoise.core.tree import Params, Tree, bytes_of, stack, tmap
+from counterpoise.core.tree import Params, Tree, bytes_of, stack, take, tmap
 from counterpoise.engines.memories import Memories, Memory
-from counterpoise.engines.service import first_memory, measure_held_out, survey, tally, train
-from counterpoise.engines.sums import by_part, numbers_of, plain_facts, sum_client, sum_numbers, wanted
+from counterpoise.engines.service import (
+    first_memory,
+    measure_held_out,
+    measure_own,
+    models_by_client,
+    survey,
+    take_models,
+    tally,
+    train,
+)
+from counterpoise.engines.sums import asked_for, by_part, numbers_of, plain_facts, sum_client, sum_numbers
 from counterpoise.engines.workplace import Engine, Trainer, Workload, Workplace
 from counterpoise.privacy.layout import Layout
 
@@ -38,7 +47,7 @@ class EmbeddedEngine:
 
     def workload(self, tasks: Sequence[Task], broadcast: Broadcast) -> Workload:
         """What a trainer must know to train these tasks."""
-        first = first_memory(self.work, broadcast.params)
+        first = first_memory(self.work, broadcast.params, broadcast.buffers)
         memories = [self.memory.get(task.client, first) for task in tasks]
         return Workload(self.work, tasks, memories, broadcast)
 
@@ -54,10 +63,21 @@ class EmbeddedEngine:
         self._pending = {}
 
     def measure(
-        self, clients: Sequence[int], models: Params, buffers: Params, measurement: Measurement
+        self, pairs: Sequence[Pair], models: Params, buffers: Params, measurement: Measurement
     ) -> Tree:
-        sums = [measure_held_out(self.work, client, models, buffers, measurement) for client in clients]
-        return stack(sums)
+        sums: dict[Pair, Tree] = {}
+        for client, wanted in models_by_client(pairs).items():
+            judged = take_models(models, wanted), take_models(buffers, wanted)
+            found = measure_held_out(self.work, client, *judged, measurement)
+            sums |= {Pair(client, model): take(found, k) for k, model in enumerate(wanted)}
+        return stack([sums[pair] for pair in pairs])
+
+    def measure_own(
+        self, clients: Sequence[int], params: Params, buffers: Params, measurement: Measurement
+    ) -> Tree:
+        first, given = first_memory(self.work, params, buffers), (params, buffers)
+        kept = ((client, self.work.place(self.memory.get(client, first))) for client in clients)
+        return stack([measure_own(self.work, client, *given, memory, measurement) for client, memory in kept])
 
     def close(self) -> None:
         """Close the trainer, and drop the clients' memory."""
@@ -87,7 +107,7 @@ class EmbeddedEngine:
 
     def _summed(self, clients: Sequence[int]) -> dict[str, Tree]:
         """The sums by the protocol of [privacy], message for message: each side holds only what it may."""
-        run, what = secrets.token_hex(32), wanted(self.work)
+        run, what = secrets.token_hex(32), asked_for(self.work)
         sides = {str(k): sum_client(self.work, k, str(k), run) for k in clients}
         samples = {str(k): int(self.work.federation.samples()[k]) for k in clients}
         layout = Layout.of(numbers_of(self.work, clients[0], what))

@@ -31,7 +31,7 @@ def other_parts(work: Workplace) -> list[str]:
     return [part.name for part in work.method.parts if part.tally not in (None, class_counts)]
 
 
-def wanted(work: Workplace) -> str:
+def asked_for(work: Workplace) -> str:
     """All that the method has to know."""
     return " and ".join([COUNTS] * bool(counting_parts(work)) + [PARTS] * bool(other_parts(work)))
 
@@ -115,7 +115,7 @@ def _facts(privacy: PrivacySettings, what: str, summed: Summed, asked: int, sign
 
 def plain_facts(work: Workplace, clients: int, said: int, seconds: float) -> dict[str, Any]:
     """The same of tallies that clients say as they are, in messages that they send anyway."""
-    known = {"histogram": "plain", "epsilon": None, "what": wanted(work), "signed_keys": False}
+    known = {"histogram": "plain", "epsilon": None, "what": asked_for(work), "signed_keys": False}
     traffic = Traffic(messages=clients, bytes_up=said, seconds=seconds, attempts=1)
     return {**known, "clients": clients, "asked": clients, **asdict(traffic)}
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from flwr.app import Error, Message, RecordDict
 
 from counterpoise.core.messages import Broadcast
-from counterpoise.core.tree import Tree, rows
+from counterpoise.core.tree import Params, Tree, rows, take, tmap
 from counterpoise.engines import service
 from counterpoise.engines.arithmetic import threads
 from counterpoise.engines.loop import LoopTrainer
@@ -21,7 +21,7 @@ from counterpoise.errors import CounterpoiseError
 from counterpoise.flower import messages
 from counterpoise.flower.hello import answer_hello
 from counterpoise.flower.memory import DiskMemory, next_token
-from counterpoise.flower.messages import TrainAsk, TrainReply
+from counterpoise.flower.messages import MeasureAsk, TrainAsk, TrainReply
 from counterpoise.flower.refusal import CLIENT_FAILED, Refused
 from counterpoise.flower.sums import KeptFiles, read_sum, write_sum
 from counterpoise.privacy.identity import Identity, Unsigned
@@ -35,6 +35,7 @@ class ClientContext(NamedTuple):
     number: int  # its index among all clients
     work: Workplace
     state: Path
+    own: bool = False  # whether its data is its own, not a share of the experiment's
     run: str = ""  # its id, the same on all sides
     identity: Identity = Unsigned()
 
@@ -58,7 +59,7 @@ def answer(message: Message, context: Callable[[], ClientContext], handler: Hand
 
 
 def say_hello(context: ClientContext, content: RecordDict) -> RecordDict:
-    return answer_hello(context.work, context.name, context.number)
+    return answer_hello(context.work, context.name, context.number, context.own)
 
 
 def add_up(context: ClientContext, content: RecordDict) -> RecordDict:
@@ -102,7 +103,9 @@ def _train_tasks(work: Workplace, ask: TrainAsk, known: Tree | None) -> tuple[Tr
     """The replies, and the memory to keep: that of the last task, as in one process."""
     sent = ask.broadcast
     broadcast = Broadcast.from_tree(sent.round, sent.lr, work.place(sent.to_tree()))
-    memory = work.place(service.first_memory(work, broadcast.params) if known is None else known)
+    memory = work.place(
+        service.first_memory(work, broadcast.params, broadcast.buffers) if known is None else known
+    )
     count = len(ask.tasks)
     [result] = service.train(LoopTrainer(), [Workload(work, ask.tasks, [memory] * count, broadcast)])
     samples = len(work.federation.clients[ask.tasks[0].client])
@@ -111,10 +114,23 @@ def _train_tasks(work: Workplace, ask: TrainAsk, known: Tree | None) -> tuple[Tr
 
 
 def measure_models(context: ClientContext, content: RecordDict) -> RecordDict:
-    """Sums of a measurement of each given model on this client's held-out samples."""
-    facts, models, buffers, measurement = messages.read_measure(content, context.work.model.frozen_sha256)
-    if facts["client"] != context.name:
+    """Sums of a measurement on this client's held-out samples: of each given model, or of its own one."""
+    work = context.work
+    ask, sha256, models, buffers = messages.read_measure(content, work.model.frozen_sha256)
+    if ask.client != context.name:
         raise Refused("client")
+    counted = messages.MEASUREMENTS[ask.measurement]
     with threads(1):
-        sums = service.measure_held_out(context.work, context.number, models, buffers, measurement)
-    return messages.write_measure_reply(facts, sums)
+        if ask.own:
+            sums = _measure_own(context, ask, take(models, 0), take(buffers, 0))
+        else:
+            sums = service.measure_held_out(work, context.number, models, buffers, counted)
+    return messages.write_measure_reply(ask, sha256, sums)
+
+
+def _measure_own(context: ClientContext, ask: MeasureAsk, params: Params, buffers: Params) -> Tree:
+    work, counted = context.work, messages.MEASUREMENTS[ask.measurement]
+    known = DiskMemory(context.state, ask.run, context.name).load(ask.memory)
+    memory = service.first_memory(work, params, buffers) if known is None else known
+    sums = service.measure_own(work, context.number, params, buffers, memory, counted)
+    return tmap(lambda leaf: leaf.unsqueeze(0), sums)  # like the sums of one given model

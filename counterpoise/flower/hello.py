@@ -1,9 +1,11 @@
-"""The first message: which client a node is, how much data it has, and the surveys of the parts before round 0."""
+"""The first message: which client a node is, how many samples it has, and what parts ask for before round 0."""
 
 from __future__ import annotations
 
 from flwr.app import RecordDict
 
+from counterpoise.core.codec import digest
+from counterpoise.data.federation import Federation
 from counterpoise.engines.service import survey, tally
 from counterpoise.engines.workplace import Workplace
 from counterpoise.flower.messages import Hello
@@ -11,7 +13,7 @@ from counterpoise.flower.records import pack_facts, pack_tree, take, unpack_fact
 from counterpoise.flower.refusal import Refused
 from counterpoise.version import __version__
 
-REPLY = {"client": str, "version": str, "samples": int, "counts": list, "held_out": int}
+REPLY = {"client": str, "version": str, "samples": int, "held_out": int, "share": str}
 MOST_SAMPLES = 10**10
 
 
@@ -19,38 +21,36 @@ def write_hello() -> RecordDict:
     return RecordDict({"ask": pack_facts({"version": __version__})})
 
 
-def answer_hello(work: Workplace, name: str, client: int) -> RecordDict:
-    """A client's number of samples, class counts, and the surveys of the parts; nothing else.
+def share_digest(federation: Federation, client: int) -> str:
+    """SHA-256 of which samples of the experiment's data a client has, and of their labels."""
+    data = federation.client(client)
+    return digest({"rows": data.rows.cpu(), "labels": data.labels})
 
-    Where class counts are to be known as a sum only, neither they nor tallies are said here.
+
+def answer_hello(work: Workplace, name: str, client: int, own: bool) -> RecordDict:
+    """A client's numbers of samples, and what the parts ask for, without tallies that are to be known as a sum only.
+
+    `own`: it brings its own data, of which not even a digest is sent, since few guesses would find counts behind it.
     """
     federation = work.federation
-    data, classes = federation.client(client), len(federation.classes)
-    hidden = work.privacy.in_messages
-    counts = [] if hidden else data.labels.bincount(minlength=classes).tolist()
-    held_out = len(federation.held_out[client]) if federation.held_out else 0
     facts = {
         "client": name,
         "version": __version__,
-        "samples": len(data.labels),
-        "counts": counts,
-        "held_out": held_out,
+        "samples": len(federation.clients[client]),
+        "held_out": len(federation.held_out[client]) if federation.held_out else 0,
+        "share": "" if own else share_digest(federation, client),
     }
-    said = survey(work, client) | ({} if hidden else tally(work, client))
+    said = survey(work, client) | ({} if work.privacy.in_messages else tally(work, client))
     return RecordDict({"reply": pack_facts(facts), "surveys": pack_tree(said)})
 
 
-def read_hello(content: RecordDict, classes: int, hidden: bool = False) -> Hello:
-    """A node's hello, refused where its numbers cannot be true, or tell what is to be `hidden`."""
+def read_hello(content: RecordDict) -> Hello:
+    """A node's hello, refused where its numbers cannot be true."""
     facts = unpack_facts(content.get("reply"), REPLY)
     _, surveys = take(content, ["reply", "surveys"])
     if facts["version"] != __version__:
         raise Refused("version")
-    counts, samples, held_out = facts["counts"], facts["samples"], facts["held_out"]
+    samples, held_out = facts["samples"], facts["held_out"]
     if not 1 <= samples <= MOST_SAMPLES or not 0 <= held_out <= MOST_SAMPLES:
         raise Refused("samples")
-    whole = all(type(number) is int and number >= 0 for number in counts)
-    fits = not counts if hidden else len(counts) == classes and sum(counts) == samples
-    if not whole or not fits:
-        raise Refused("counts")
-    return Hello(facts["client"], samples, counts, held_out, unpack_tree(surveys))
+    return Hello(facts["client"], samples, held_out, facts["share"], unpack_tree(surveys))

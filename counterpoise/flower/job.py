@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import secrets
 from dataclasses import dataclass, field, replace
@@ -40,7 +39,6 @@ class JobFolder:
         self.experiment = self.path / "experiment.toml"
         self.run = self.path / "run-id"
         self.roster = self.path / "roster.json"
-        self.histogram = self.path / "histogram.json"
         self.traffic = self.path / "traffic.jsonl"
         self.status = self.path / "status.json"
         self.logs = self.path / "logs"
@@ -53,7 +51,7 @@ class JobFolder:
         for folder in (self.path, self.logs):
             folder.mkdir(exist_ok=True)
             folder.chmod(0o700)
-        first = [] if resume else [self.run, self.roster, self.histogram, self.traffic]
+        first = [] if resume else [self.run, self.roster, self.traffic]
         for path in [self.status, *first]:
             path.unlink(missing_ok=True)
 
@@ -91,7 +89,3 @@ def check_name(name: str) -> str:
             f"a client name must be up to 64 letters, digits, dots, hyphens and underscores, not {short(name)}"
         )
     return name
-
-
-def write_roster(path: Path, hellos: dict[str, Any]) -> None:
-    write_atomically(path, json.dumps(hellos).encode())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from flwr.app import ConfigRecord, RecordDict
@@ -34,7 +34,7 @@ MOST_TASKS = 10_000  # per message
 
 ASK = {"run": str, "client": str, "round": int, "lr": float, "sha256": str, "memory": str, "since": int, "tasks": str, "frozen": str}  # fmt: skip
 REPLY = {"client": str, "round": int, "sha256": str, "samples": int, "token": str, "trees": bytes}
-MEASURE_ASK = {"client": str, "sha256": str, "models": int, "measurement": str, "frozen": str}
+MEASURE_ASK = {"run": str, "client": str, "sha256": str, "models": int, "measurement": str, "own": bool, "memory": str, "frozen": str}  # fmt: skip
 MEASURE_REPLY = {"client": str, "sha256": str}
 
 
@@ -62,8 +62,8 @@ class Hello(NamedTuple):
 
     client: str
     samples: int
-    counts: list[int]  # [C]
     held_out: int
+    share: str  # digest of its share of the experiment's data; empty where the data is its own
     surveys: Tree  # part name -> its survey
 
 
@@ -173,30 +173,51 @@ def measurement_name(measurement: Measurement) -> str:
     raise ConfigError(f"clients cannot be asked for this over Flower; needs one of {', '.join(MEASUREMENTS)}")
 
 
-def write_measure(
-    clients: Sequence[str], models: Params, buffers: Params, name: str, frozen: str
-) -> list[RecordDict]:
-    """Ask each client for a measurement of stacked models on its held-out samples."""
-    tree = {"params": models, "buffers": buffers}
-    sha256, record, number = digest(tree), pack_tree(tree), len(next(iter(models.values())))
-    facts = {"sha256": sha256, "models": number, "measurement": name, "frozen": frozen}
-    return [RecordDict({"ask": pack_facts({"client": c, **facts}), "models": record}) for c in clients]
+class Judged(NamedTuple):
+    """Stacked models, packed once for all clients that judge the same ones."""
+
+    sha256: str
+    number: int
+    record: ConfigRecord
+
+    @classmethod
+    def pack(cls, models: Params, buffers: Params) -> Judged:
+        tree = {"params": models, "buffers": buffers}
+        return cls(digest(tree), len(next(iter(models.values()))), pack_tree(tree))
 
 
-def read_measure(content: RecordDict, frozen: str) -> tuple[Mapping[str, Any], Params, Params, Measurement]:
+class MeasureAsk(NamedTuple):
+    """What one client is asked to measure on its held-out samples."""
+
+    run: str
+    client: str
+    measurement: str
+    own: bool = False  # the model that the client would use, by its memory
+    memory: str = ""  # token of that memory
+
+
+def write_measure(ask: MeasureAsk, judged: Judged, frozen: str) -> RecordDict:
+    facts = {**ask._asdict(), "sha256": judged.sha256, "models": judged.number, "frozen": frozen}
+    return RecordDict({"ask": pack_facts(facts), "models": judged.record})
+
+
+def read_measure(content: RecordDict, frozen: str) -> tuple[MeasureAsk, str, Params, Params]:
+    """The request, the checked digest of its models, and the models."""
     facts = _same_frozen(unpack_facts(content.get("ask"), MEASURE_ASK), frozen)
     _, models = take(content, ["ask", "models"])
     tree = unpack_tree(models)
     if digest(tree) != facts["sha256"]:
         raise Refused("sha256")
-    if facts["measurement"] not in MEASUREMENTS:
+    if facts["measurement"] not in MEASUREMENTS or (facts["own"] and facts["models"] != 1):
         raise Refused("records")
-    return facts, tree["params"], tree.get("buffers", {}), MEASUREMENTS[str(facts["measurement"])]
+    ask = MeasureAsk(**{name: facts[name] for name in MeasureAsk._fields})
+    return ask, facts["sha256"], tree["params"], tree.get("buffers", {})
 
 
-def write_measure_reply(facts: Mapping[str, Any], sums: Tree) -> RecordDict:
-    known = {"client": str(facts["client"]), "sha256": str(facts["sha256"])}
-    return RecordDict({"reply": pack_facts(known), "sums": pack_tree(sums)})
+def write_measure_reply(ask: MeasureAsk, sha256: str, sums: Tree) -> RecordDict:
+    return RecordDict(
+        {"reply": pack_facts({"client": ask.client, "sha256": sha256}), "sums": pack_tree(sums)}
+    )
 
 
 def read_measure_reply(content: RecordDict, client: str, sha256: str, spec: TreeSpec) -> Tree:

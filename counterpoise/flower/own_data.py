@@ -23,7 +23,7 @@ from counterpoise.data.tables.delimited import class_codes
 from counterpoise.data.tables.encoder import Encoder
 from counterpoise.data.tables.identifiers import drop_key
 from counterpoise.data.tables.table import fitted_table, is_table, open_table
-from counterpoise.errors import ConfigError, DataError, SecurityError, listed
+from counterpoise.errors import ConfigError, DataError, RunError, listed
 from counterpoise.flower.data_form import DESCRIBED, IMAGE_DIMENSIONS, NAME, DataForm, read_form
 from counterpoise.flower.messages import Hello
 from counterpoise.run.assemble import load_dataset
@@ -140,54 +140,32 @@ def _check_fit(path: Path, samples: Samples, form: DataForm) -> None:
 
 
 @dataclass(frozen=True)
-class SurveyedFederation(Federation):
-    """A federation of which the server has the test set and its clients' class counts only."""
-
-    known: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.int64))  # [N, C]
-
-    def samples(self) -> Tensor:
-        return self.known.sum(1)
-
-    def counts(self) -> Tensor:
-        return self.known
-
-
-@dataclass(frozen=True)
-class SummedFederation(Federation):
-    """A federation of which the server has the test set, its clients' samples, and only the sum of their class counts."""
+class GreetedFederation(Federation):
+    """A federation of which the server has the test set, its clients' sizes, and class counts where it asked for them."""
 
     sizes: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))  # [N]
-    total: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))  # [C]
-
-    @property
-    def counts_known(self) -> bool:
-        return False
+    told: Tensor | None = None  # [N, C]
+    total: Tensor | None = None  # [C]
 
     def samples(self) -> Tensor:
         return self.sizes
 
-    def class_counts(self) -> Tensor:
-        return self.total
-
     def counts(self) -> Tensor:
-        raise SecurityError("a client's class counts are not known here, only their sum over all clients")
+        raise RunError("the server does not hold its clients' samples; what they told it is in client_counts")
+
+    def client_counts(self) -> Tensor | None:
+        return self.told
+
+    def class_counts(self) -> Tensor | None:
+        return self.total if self.told is None else self.told.sum(0)
 
 
-def surveyed_federation(
-    experiment: Experiment, text: str, hellos: Sequence[Hello], total: Sequence[int] | None = None
-) -> Federation:
-    """What the server knows of its clients; `total`: the sum of their class counts, where it knows no more."""
+def greeted_federation(experiment: Experiment, text: str, hellos: Sequence[Hello]) -> GreetedFederation:
+    """What the server knows of its clients after their greetings."""
     form, own = read_form(text), server_data(experiment)
     test = own.test
     nothing = torch.empty(0, dtype=torch.int64)
-    kind: type[Federation]
-    known: dict[str, Any]
-    if total is None:
-        kind, known = SurveyedFederation, {"known": torch.tensor([hello.counts for hello in hellos])}
-    else:
-        sizes = torch.tensor([hello.samples for hello in hellos])
-        kind, known = SummedFederation, {"sizes": sizes, "total": torch.tensor(total)}
-    return kind(
+    return GreetedFederation(
         train=Samples(test.x[:0], test.y[:0]),
         test=test,
         classes=form.classes,
@@ -197,5 +175,5 @@ def surveyed_federation(
         name="clients' own data",
         notes=(*own.notes, *own.warnings),
         client_names=tuple(hello.client for hello in hellos),
-        **known,
+        sizes=torch.tensor([hello.samples for hello in hellos]),
     )

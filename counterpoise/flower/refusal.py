@@ -19,7 +19,7 @@ REASONS = {
     "finite": "a number is not finite",
     "range": "a number is too large to be the result of training",
     "samples": "the number of samples is not what the client said at the start",
-    "counts": "the class counts are not whole numbers from 0 that add up to the samples",
+    "share": "the client's share of the data is not the one that the server has for it",
     "client": "another client's name",
     "round": "another round",
     "sha256": "the client received another model than the server sent",

@@ -25,9 +25,7 @@ class Roster:
 
     grid: Grid
     names: Sequence[str]
-    classes: int
     expected: Callable[[Hello], None] = lambda hello: None  # refuses a hello that contradicts what is known
-    hidden: bool = False  # class counts are known as a sum only
     named_nodes: bool = False  # nodes are registered under their client's name
     on_update: Callable[[], None] = lambda: None  # called after each look for nodes
     hellos: dict[str, Hello] = field(default_factory=dict)
@@ -85,7 +83,7 @@ class Roster:
         try:
             if reply.has_error():
                 raise Refused(error_word(reply))
-            hello = read_hello(reply.content, self.classes, self.hidden)
+            hello = read_hello(reply.content)
             claimed = hello.client if hello.client in self.names else claimed
             if hello.client not in self.names:
                 raise Refused("client")

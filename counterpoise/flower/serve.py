@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from counterpoise.data.federation import Federation
 from counterpoise.engines.choose import EngineSettings
 from counterpoise.engines.workplace import Workplace
 from counterpoise.errors import RunError
+from counterpoise.flower.greetings import Greeted, expected, greeted
 from counterpoise.flower.grid import Grid
-from counterpoise.flower.job import JobFolder, JobSettings, write_roster
-from counterpoise.flower.messages import Hello
-from counterpoise.flower.own_data import surveyed_federation
-from counterpoise.flower.refusal import Refused
+from counterpoise.flower.job import JobFolder, JobSettings
 from counterpoise.flower.roster import Roster, first_of
 from counterpoise.flower.server import FlowerEngine, RoundPolicy
 from counterpoise.flower.status import Status
-from counterpoise.flower.sums import Histogram, ask_histogram
-from counterpoise.flower.workplaces import client_names
+from counterpoise.flower.workplaces import client_names, with_questions
 from counterpoise.run.assemble import load_federation
 from counterpoise.run.config.experiment import Experiment
 from counterpoise.run.listener import Listener
@@ -58,25 +53,20 @@ def run(
     grid: Grid, ready: Prepared, listeners: Sequence[Listener] = (), say: Say = LOG.info
 ) -> dict[str, Any]:
     """Wait for the clients, run all rounds, and return the summary."""
-    experiment, folder, form = ready.experiment, ready.folder, str(ready.settings["form"])
+    experiment, folder = ready.experiment, ready.folder
     shared = None if experiment.flower.clients else load_federation(experiment)
-    classes = len(shared.classes) if shared else len(json.loads(form)["classes"])
-    hidden = experiment.privacy.in_messages
-    known = {} if hidden else _known_counts(ready.names, shared, folder)
-    roster = Roster(grid, ready.names, classes, _agreeing(known), hidden, ready.named_nodes)
+    roster = Roster(grid, ready.names, expected(ready.names, shared, folder), ready.named_nodes)
     status = Status(folder.status, ready.names, experiment.rounds)
     roster.on_update = lambda: status.update(roster.known(), roster.why_missing())
     try:
         _gather(roster, ready)
-        histogram = None if shared or not hidden else _histogram(ready, roster)
-        total = None if histogram is None else histogram.counts
-        federation = shared or _surveyed(experiment, form, roster, folder, total)
+        known = Greeted(shared) if shared else greeted(experiment, ready.settings, roster, folder)
+        federation = known.federation
         samples = dict(zip(ready.names, federation.samples().tolist(), strict=True))
         counted = capped(samples, experiment.flower.max_share)
         for line in share_lines(samples, counted):
             say(line)
-        shares = list(counted.values())
-        summary = _start(grid, ready, roster, federation, status, shares, histogram, listeners)
+        summary = _start(grid, ready, roster, known, status, list(counted.values()), listeners)
     except BaseException as error:
         status.end(f"stopped: {error or type(error).__name__}")
         raise
@@ -98,24 +88,24 @@ def _start(
     grid: Grid,
     ready: Prepared,
     roster: Roster,
-    federation: Federation,
+    known: Greeted,
     status: Status,
     counted: list[int],
-    histogram: Histogram | None,
     listeners: Sequence[Listener],
 ) -> dict[str, Any]:
     engines: list[FlowerEngine] = []
 
     def connect(settings: EngineSettings, work: Workplace) -> FlowerEngine:
         policy, run_id = round_policy(ready.experiment), str(ready.settings["run"])
-        engines.append(FlowerEngine(work, grid, roster, run_id, policy, status, histogram, counted))
-        engines[-1].tallied = {} if histogram is None else histogram.facts
+        asking = with_questions(work, ready.experiment)  # as clients do, whose answers are checked against it
+        engines.append(FlowerEngine(asking, grid, roster, run_id, policy, status, counted))
+        engines[-1].known_counts, engines[-1].tallied = known.known_counts, known.tallied
         return engines[-1]
 
     all_listeners = [TrafficLog(ready, engines), *listeners]
     if ready.resume:
-        return resume(ready.out, all_listeners, federation, connect=connect)
-    return start(ready.experiment, ready.out, all_listeners, federation, connect=connect)
+        return resume(ready.out, all_listeners, known.federation, connect=connect)
+    return start(ready.experiment, ready.out, all_listeners, known.federation, connect=connect)
 
 
 class TrafficLog(Listener):
@@ -135,40 +125,6 @@ def round_policy(experiment: Experiment) -> RoundPolicy:
     # One more than is kept, since the oldest is deleted only after the newest is written.
     window = checkpoint.every * (checkpoint.keep + 1)
     return RoundPolicy(table.timeout, table.min_replies, window)
-
-
-def _known_counts(names: list[str], shared: Federation | None, folder: JobFolder) -> dict[str, list[int]]:
-    """Class counts of clients that the server knows: from the experiment's data, or from the start of the run."""
-    if shared is not None:
-        return dict(zip(names, shared.counts().tolist(), strict=True))
-    recorded = json.loads(folder.roster.read_text()) if folder.roster.exists() else {}
-    return {name: hello["counts"] for name, hello in recorded.items()}
-
-
-def _agreeing(known: Mapping[str, list[int]]) -> Callable[[Hello], None]:
-    def check(hello: Hello) -> None:
-        if hello.counts != known.get(hello.client, hello.counts):
-            raise Refused("counts")
-
-    return check
-
-
-def _histogram(ready: Prepared, roster: Roster) -> Histogram:
-    """The clients' class counts as their sum, where the server is to know no more."""
-    experiment, run_id = ready.experiment, str(ready.settings["run"])
-    waits = experiment.flower.timeout
-    return ask_histogram(experiment.privacy, roster.classes, roster, run_id, waits, ready.folder.histogram)
-
-
-def _surveyed(
-    experiment: Experiment, form: str, roster: Roster, folder: JobFolder, total: list[int] | None
-) -> Federation:
-    """The federation as its clients describe it; their first counts hold for the whole run."""
-    if not folder.roster.exists():
-        recorded = {name: hello._replace(surveys={})._asdict() for name, hello in roster.hellos.items()}
-        write_roster(folder.roster, recorded)
-    hellos = {name: Hello(**recorded) for name, recorded in json.loads(folder.roster.read_text()).items()}
-    return surveyed_federation(experiment, form, [hellos[name] for name in roster.names], total)
 
 
 def capped(samples: Mapping[str, int], most: float | None) -> dict[str, int]:

@@ -10,28 +10,28 @@ from typing import Any
 import torch
 from flwr.app import Message, RecordDict
 
-from counterpoise.core.codec import digest
 from counterpoise.core.messages import Broadcast, Replies, Task
-from counterpoise.core.part import Measurement
+from counterpoise.core.part import Measurement, Pair
 from counterpoise.core.protocol import Rejection
 from counterpoise.core.tree import Params, Tree, bytes_of, stack, take, tmap
 from counterpoise.engines.memories import Memories
+from counterpoise.engines.service import models_by_client, take_models
 from counterpoise.engines.sums import (
     COUNTS,
     PARTS,
+    asked_for,
     by_part,
     joined_facts,
     other_parts,
     plain_facts,
     sum_numbers,
-    wanted,
 )
 from counterpoise.engines.workplace import Workplace
 from counterpoise.errors import RunError
 from counterpoise.flower import messages
 from counterpoise.flower.grid import Grid
 from counterpoise.flower.memory import FIRST, next_token
-from counterpoise.flower.messages import TrainAsk, TrainReply, measurement_name
+from counterpoise.flower.messages import Judged, MeasureAsk, TrainAsk, TrainReply, measurement_name
 from counterpoise.flower.records import payload_bytes
 from counterpoise.flower.refusal import Refused, first_answers
 from counterpoise.flower.roster import Roster
@@ -46,7 +46,7 @@ from counterpoise.flower.specs import (
     zeros_of,
 )
 from counterpoise.flower.status import Status
-from counterpoise.flower.sums import Histogram, SumExchange
+from counterpoise.flower.sums import SumExchange
 
 NOBODY = -1  # a reply of a node that is no client
 GRACE = 60.0  # seconds that a message outlives its round, so that only the server ends a round
@@ -72,11 +72,13 @@ class FlowerEngine:
     run: str  # id of this run on the clients' disks
     policy: RoundPolicy = RoundPolicy()
     status: Status | None = None
-    histogram: Histogram | None = None  # the sum of class counts, where it was known before the run
     counted: Sequence[int] = ()  # samples that each client counts for; by default all that it has
     memory: Memories = field(default_factory=Memories)  # client -> the token of its memory
     refused: Sequence[Rejection] = ()
     tallied: Mapping[str, Any] = field(default_factory=dict)
+    known_counts: torch.Tensor | None = (
+        None  # [C] the sum of class counts, where clients were asked for it before
+    )
     sent_bytes: int = 0
     received_bytes: int = 0
     _pending: dict[int, str] = field(default_factory=dict, repr=False)
@@ -120,27 +122,57 @@ class FlowerEngine:
         self._pending = {}
 
     def measure(
-        self, clients: Sequence[int], models: Params, buffers: Params, measurement: Measurement
+        self, pairs: Sequence[Pair], models: Params, buffers: Params, measurement: Measurement
     ) -> Tree:
-        """Sums [W, K, ...]; a client that does not answer counts as one without held-out samples."""
-        wanted = measurement_name(measurement)
-        number = len(next(iter(models.values())))
+        """Sums [P, ...]; a client that does not answer counts as one without held-out samples."""
+        name, wanted = measurement_name(measurement), models_by_client(pairs)
+        packed = {
+            some: Judged.pack(take_models(models, some), take_models(buffers, some))
+            for some in set(wanted.values())
+        }
+        asked = {
+            client: (MeasureAsk(self.run, self.roster.names[client], name), packed[some])
+            for client, some in wanted.items()
+        }
         one = sums_spec(self.work, take(models, 0), take(buffers, 0), measurement)
-        spec: TreeSpec = {path: (torch.Size((number, *shape)), dtype) for path, (shape, dtype) in one.items()}
-        names, nodes = [self.roster.names[client] for client in clients], self.roster.online()
-        there, sha256 = (
-            [name for name in names if name in nodes],
-            digest({"params": models, "buffers": buffers}),
-        )
-        contents = messages.write_measure(there, models, buffers, wanted, self.work.model.frozen_sha256)
-        replies = self._exchange(messages.MEASURE, "measure", dict(zip(there, contents, strict=True)), nodes)
+        sums = self._measured(asked, one)
+        rows = [take(sums[client], wanted[client].index(model)) for client, model in pairs]
+        return tmap(self._placed, stack(rows))
+
+    def measure_own(
+        self, clients: Sequence[int], params: Params, buffers: Params, measurement: Measurement
+    ) -> Tree:
+        """Sums [W, ...]; the model that a client would use does not leave it."""
+        name, one = measurement_name(measurement), sums_spec(self.work, params, buffers, measurement)
+        judged = Judged.pack(*(tmap(lambda leaf: leaf.unsqueeze(0), tree) for tree in (params, buffers)))
+        asked = {
+            client: (MeasureAsk(self.run, self.roster.names[client], name, True, self._token(client)), judged)
+            for client in clients
+        }
+        sums = self._measured(asked, one)
+        return tmap(self._placed, stack([take(sums[client], 0) for client in clients]))
+
+    def _measured(self, asked: Mapping[int, tuple[MeasureAsk, Judged]], one: TreeSpec) -> dict[int, Tree]:
+        """Client -> sums [K, ...] of its K models; zeros where it does not answer."""
+        nodes, frozen, names = self.roster.online(), self.work.model.frozen_sha256, self.roster.names
+        there = {names[client]: ask for client, ask in asked.items() if names[client] in nodes}
+        contents = {name: messages.write_measure(*ask, frozen) for name, ask in there.items()}
+        replies = self._exchange(messages.MEASURE, "measure", contents, nodes)
+
+        def spec_of_models(judged: Judged) -> TreeSpec:
+            return {
+                path: (torch.Size((judged.number, *shape)), dtype) for path, (shape, dtype) in one.items()
+            }
 
         def read(name: str, content: RecordDict) -> Tree:
-            return messages.read_measure_reply(content, name, sha256, spec)
+            judged = there[name][1]
+            return messages.read_measure_reply(content, name, judged.sha256, spec_of_models(judged))
 
-        sums, _ = first_answers(replies, nodes, there, read)
-        nothing = zeros_of(spec)
-        return tmap(self._placed, stack([sums.get(name, nothing) for name in names]))
+        found, _ = first_answers(replies, nodes, list(there), read)
+        return {
+            client: found[names[client]] if names[client] in found else zeros_of(spec_of_models(judged))
+            for client, (_, judged) in asked.items()
+        }
 
     def survey(self, clients: Sequence[int]) -> dict[str, Tree]:
         """The surveys in the clients' hellos."""
@@ -158,12 +190,14 @@ class FlowerEngine:
 
     def _summed(self, clients: Sequence[int]) -> dict[str, Tree]:
         """Class counts that were added up at the start are not asked for again: every sum tells something."""
-        total: Tree = {} if self.histogram is None else {COUNTS: self.histogram.tree()}
-        if what := wanted(self.work) if self.histogram is None else PARTS * bool(other_parts(self.work)):
-            total |= self._sum(clients, what)
+        known = self.known_counts
+        total: Tree = {} if known is None else {COUNTS: {"counts": known}}
+        if what := asked_for(self.work) if known is None else PARTS * bool(other_parts(self.work)):
+            total |= self.sum_numbers(clients, what)
         return {part: tmap(self._placed, tree) for part, tree in by_part(self.work, total).items()}
 
-    def _sum(self, clients: Sequence[int], what: str) -> Tree:
+    def sum_numbers(self, clients: Sequence[int], what: str) -> Tree:
+        """What these clients count, by the protocol of [privacy]."""
         names, samples = self.roster.names, self.work.federation.samples().tolist()
         known = {names[client]: samples[client] for client in clients}
         exchange = SumExchange(self.grid, self.roster, self.policy.timeout)

@@ -64,7 +64,9 @@ def probe(work: Workplace) -> Workplace:
 def reply_spec(work: Workplace, task: Task, broadcast: Broadcast) -> TreeSpec:
     """The form of an answer to this task."""
     dummy = probe(work)
-    result = train_task(dummy, replace(task, client=0), first_memory(work, broadcast.params), broadcast)
+    result = train_task(
+        dummy, replace(task, client=0), first_memory(work, broadcast.params, broadcast.buffers), broadcast
+    )
     return spec_of(result.reply_tree())
 
 

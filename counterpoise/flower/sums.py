@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator, Mapping, MutableMapping
 from pathlib import Path
-from typing import Any, NamedTuple
 
-import torch
 from flwr.app import Message, RecordDict
 
-from counterpoise.core.tree import Tree
-from counterpoise.engines.sums import COUNTS, sum_numbers
 from counterpoise.errors import SecurityError
 from counterpoise.flower.grid import Grid
 from counterpoise.flower.records import pack_facts, payload_bytes, take, unpack_facts
 from counterpoise.flower.refusal import first_answers
 from counterpoise.flower.roster import Roster
-from counterpoise.privacy.layout import Layout
-from counterpoise.privacy.settings import PrivacySettings
 from counterpoise.system.atomic import clear_temporaries, write_atomically
 
 SUM = "query.sum"
@@ -60,30 +53,6 @@ class SumExchange:
             if why == REFUSED:
                 raise SecurityError(f"client {name} does not take part in this sum; its log says why")
         return answers
-
-
-class Histogram(NamedTuple):
-    """The class counts over all clients, known before the server's model of them is made; kept for a resumed run."""
-
-    counts: list[int]  # [C]
-    facts: dict[str, Any]
-
-    def tree(self) -> Tree:
-        return {"counts": torch.tensor(self.counts)}
-
-
-def ask_histogram(
-    privacy: PrivacySettings, classes: int, roster: Roster, run: str, timeout: float, path: Path
-) -> Histogram:
-    """The sum of class counts over clients; asked for once in a run, since a second sum could tell more."""
-    if not path.exists():
-        layout = Layout((("class counts/counts", (classes,)),))
-        samples = {name: roster.hellos[name].samples for name in roster.names if name in roster.hellos}
-        exchange = SumExchange(roster.grid, roster, timeout)
-        total, facts = sum_numbers(privacy, COUNTS, layout, samples, exchange, run)
-        counts = total[COUNTS]["counts"].tolist()
-        write_atomically(path, json.dumps(Histogram(counts, facts)._asdict()).encode())
-    return Histogram(**json.loads(path.read_text()))
 
 
 class KeptFiles(MutableMapping[str, bytes]):

@@ -16,7 +16,8 @@ from counterpoise.flower.own_data import own_federation
 from counterpoise.flower.refusal import Refused
 from counterpoise.run.assemble import assemble, load_federation
 from counterpoise.run.config.experiment import Experiment, parse_experiment
-from counterpoise.run.config.tables import EvaluateTable
+from counterpoise.run.config.tables import EvaluateTable, ShotsTable
+from counterpoise.run.learned import own_questions
 
 
 def open_context(
@@ -29,8 +30,9 @@ def open_context(
         raise Refused("client")
     number = names.index(client.name)
     federation = _federation(experiment, str(settings["form"]), number, client, shared)
-    work, identity = build_workplace(experiment, federation), identity_of(client.certs, client.name)
-    return ClientContext(client.name, number, work, Path(client.state), str(settings["run"]), identity)
+    work, own = build_workplace(experiment, federation), bool(experiment.flower.clients)
+    run, identity = str(settings["run"]), identity_of(client.certs, client.name)
+    return ClientContext(client.name, number, work, Path(client.state), own, run, identity)
 
 
 def _with_own_weights(experiment: Experiment, client: ClientFile) -> Experiment:
@@ -58,7 +60,15 @@ def client_names(experiment: Experiment, clients: int) -> list[str]:
 
 
 def build_workplace(experiment: Experiment, federation: Federation) -> Workplace:
-    """The workplace of an experiment on a federation, with the loop engine."""
-    engine = replace(experiment.engine, name="loop", processes=1)
-    plain = replace(experiment, engine=engine, evaluate=EvaluateTable())
-    return assemble(plain, federation).work
+    """The workplace of an experiment on a federation, with the loop engine, and what the run itself asks of clients."""
+    engine, everything = replace(experiment.engine, name="loop", processes=1), range(len(federation.classes))
+    # Nothing is scored here, so any groups will do, and what is not known of the clients is not needed.
+    groups, untested = ShotsTable(head=list(everything), medium=[], tail=[]), not len(federation.test.y)
+    plain = replace(experiment, engine=engine, evaluate=EvaluateTable(shots=groups, clients=untested))
+    return with_questions(assemble(plain, federation).work, experiment)
+
+
+def with_questions(work: Workplace, experiment: Experiment) -> Workplace:
+    """The same work, with what the run itself asks of clients before round 0 as further parts; both sides need them."""
+    asked = replace(work.method, parts=(*work.method.parts, *own_questions(experiment)))
+    return replace(work, method=asked)

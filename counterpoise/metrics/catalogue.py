@@ -184,5 +184,11 @@ for known in (
         "lowest of a client, on what it holds out",
         "Balanced accuracy of the worst client",
     ),
+    ScoreEntry(
+        "personal_balanced_accuracy",
+        "mean over clients of the model that each would use, on what it holds out (evaluate.personal)",
+        "Balanced accuracy of clients' own models",
+        "Own models",
+    ),
 ):
     register(known)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -115,6 +116,18 @@ def weighted_score(
 def worst_client(confusions: Iterable[Counts]) -> Worst | None:
     """The client of lowest balanced accuracy among those with test data."""
     return _worst([balanced_accuracy(counts) for counts in confusions])
+
+
+def best_client(confusions: Iterable[Counts]) -> Worst | None:
+    """The client of highest balanced accuracy among those with test data."""
+    worst = _worst([None if (one := balanced_accuracy(counts)) is None else -one for counts in confusions])
+    return worst and Worst(worst.which, -worst.score)
+
+
+def client_deviation(confusions: Iterable[Counts]) -> Score:
+    """Population deviation of balanced accuracy over the clients with test data."""
+    present = _present(balanced_accuracy(counts) for counts in confusions)
+    return statistics.pstdev(present) if present else None
 
 
 def mean_client_balanced_accuracy(confusions: Iterable[Counts]) -> Score:

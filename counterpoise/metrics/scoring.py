@@ -14,6 +14,8 @@ from counterpoise.metrics.confusion import calibration, confusion, cross_entropi
 from counterpoise.metrics.roc import bins_for, histograms
 from counterpoise.metrics.shots import Shots, group_recall
 
+MOST_LISTED = 1000  # clients whose scores are recorded one by one
+
 
 @dataclass(frozen=True)
 class Scoring:
@@ -24,6 +26,7 @@ class Scoring:
     recall_weights: Sequence[float] = ()
     precision_weights: Sequence[float] = ()
     clients: bool = False  # also on what each client holds out
+    personal: bool = False  # there also the model that each client would use
 
     def scores(self, sums: Tree) -> dict[str, Any]:
         """Scores by name from the sums that `count_all` made."""
@@ -55,12 +58,25 @@ def count(outputs: Outputs, batch: Batch) -> Tree:
 
 
 def score_clients(clients: Sequence[int], confusions: Sequence[Any]) -> dict[str, Any]:
-    """How even a model is over clients, by what each of them holds out."""
-    worst = scores.worst_client(confusions)
+    """How even a model is over clients, or how good models of their own are, by what each of them holds out."""
+    worst, best = scores.worst_client(confusions), scores.best_client(confusions)
     return {
         "mean_client_balanced_accuracy": scores.mean_client_balanced_accuracy(confusions),
+        "client_deviation": scores.client_deviation(confusions),
         "worst_client": worst and clients[worst.which],
         "worst_client_balanced_accuracy": worst and worst.score,
+        "best_client": best and clients[best.which],
+        "best_client_balanced_accuracy": best and best.score,
+        **(_each_client(clients, confusions) if len(clients) <= MOST_LISTED else {}),
+    }
+
+
+def _each_client(clients: Sequence[int], confusions: Sequence[Any]) -> dict[str, Any]:
+    return {
+        "client": list(clients),
+        "client_held_out": [int(one.sum()) for one in confusions],
+        "client_accuracy": [scores.accuracy(one) for one in confusions],
+        "client_balanced_accuracy": [scores.balanced_accuracy(one) for one in confusions],
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from counterpoise.core.method import part
-from counterpoise.core.part import Exchange, Part, Stats, Step
+from counterpoise.core.part import Exchange, Part, Reveals, Stats, Step
 from counterpoise.core.tree import Params, Tree, scale_rows
 from counterpoise.registry.schema import NonNegative
 
@@ -37,4 +37,10 @@ def normalised_averaging(mu: NonNegative = 0.0, effective: Literal["response", "
         tau = (shares * sent[effective]).sum()
         return scale_rows(deltas, tau / sent["response"].clamp(min=1e-12))
 
-    return Part(start=start, adjust=adjust, finish=finish, treat=treat)
+    return Part(
+        start=start,
+        adjust=adjust,
+        finish=finish,
+        treat=treat,
+        reveals=Reveals(upload="its number of local steps, and the sum of its gradient coefficients"),
+    )

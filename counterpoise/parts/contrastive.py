@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from counterpoise.core.loss import cross_entropy
 from counterpoise.core.method import part
-from counterpoise.core.part import Batch, Outputs, Part, Stats
+from counterpoise.core.part import Batch, Outputs, Part, Reveals, Stats
 from counterpoise.core.tree import Params, Tree, add
 from counterpoise.errors import ConfigError
 from counterpoise.models.heads import has_features
@@ -33,7 +33,7 @@ def model_contrastive(mu: NonNegative = 1.0, temperature: Positive = 0.5) -> Par
             )
         return module
 
-    def enroll(params: Params, classes: int) -> Tree:
+    def enroll(params: Params, buffers: Params, classes: int) -> Tree:
         return {"previous": params}
 
     def start(params: Params, shared: Tree, memory: Tree, stats: Stats) -> Tree:
@@ -51,4 +51,11 @@ def model_contrastive(mu: NonNegative = 1.0, temperature: Positive = 0.5) -> Par
     def finish(delta: Params, slot: Tree, memory: Tree, stats: Stats) -> tuple[Tree, Tree]:
         return {}, {"previous": add(slot["received"], delta)}
 
-    return Part(adapt=adapt, enroll=enroll, start=start, loss=loss, finish=finish)
+    return Part(
+        adapt=adapt,
+        enroll=enroll,
+        start=start,
+        loss=loss,
+        finish=finish,
+        reveals=Reveals(upload="nothing"),
+    )

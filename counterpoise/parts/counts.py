@@ -8,10 +8,13 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from counterpoise.core.part import Census, ClientData, Part, Stats, whole_slot
+from counterpoise.core.part import Census, ClientData, Part, Reveals, Stats, whole_slot
 from counterpoise.core.tree import Params, Tree, tmap
 
 Counts: TypeAlias = Literal["local", "global"]
+
+OF_EACH_CLASS = "how many samples there are of each class"
+SUM_OF_COUNTS = Reveals(tally=OF_EACH_CLASS)
 
 
 def class_counts(data: ClientData, classes: int) -> Tree:
@@ -33,7 +36,9 @@ def from_counts(constants: Callable[[Tensor], Tree], counts: Counts, **hooks: An
 
     if counts == "local":
         return Part(start=start_local, **hooks)
-    return Part(tally=class_counts, init=init, send=whole_slot, start=start_global, **hooks)
+    return Part(
+        tally=class_counts, init=init, send=whole_slot, start=start_global, reveals=SUM_OF_COUNTS, **hooks
+    )
 
 
 def _as_model(constants: Tree, stats: Stats) -> Tree:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from counterpoise.core.method import part
-from counterpoise.core.part import Census, Chart, Exchange, Part, Stats, Step, whole_slot
+from counterpoise.core.part import Census, Chart, Exchange, Part, Reveals, Stats, Step, whole_slot
 from counterpoise.core.tree import Params, Tree, add, mix, multiply, norm, subtract, tmap, zeros
 from counterpoise.registry.schema import Fraction, NonNegative
 
@@ -39,7 +39,7 @@ def control_variates() -> Part:
     def init(params: Params, census: Census, surveys: Tree) -> Tree:
         return {"control": zeros(params)}
 
-    def enroll(params: Params, classes: int) -> Tree:
+    def enroll(params: Params, buffers: Params, classes: int) -> Tree:
         return {"control": zeros(params)}
 
     def start(params: Params, shared: Tree, memory: Tree, stats: Stats) -> Tree:
@@ -71,6 +71,7 @@ def control_variates() -> Part:
                 "control", "curve", "Norm of the server's control variate", lambda slot: norm(slot["control"])
             ),
         ),
+        reveals=Reveals(upload="the change of its control variate, a vector as long as the model"),
     )
 
 
@@ -81,7 +82,7 @@ def dynamic_regulariser(alpha: NonNegative = 0.1) -> Part:
     def init(params: Params, census: Census, surveys: Tree) -> Tree:
         return {"drift": zeros(params)}
 
-    def enroll(params: Params, classes: int) -> Tree:
+    def enroll(params: Params, buffers: Params, classes: int) -> Tree:
         return {"drift": zeros(params)}
 
     def start(params: Params, shared: Tree, memory: Tree, stats: Stats) -> Tree:
@@ -105,6 +106,7 @@ def dynamic_regulariser(alpha: NonNegative = 0.1) -> Part:
         adjust=adjust,
         finish=finish,
         update=update,
+        reveals=Reveals(upload="nothing"),
     )
 
 
@@ -128,4 +130,12 @@ def server_direction(alpha: Fraction = 0.1) -> Part:
         travelled = exchange.upload["travelled"].mean()
         return delta, {"direction": multiply(delta, -1 / travelled.clamp(min=1e-12))}
 
-    return Part(init=init, send=whole_slot, start=start, adjust=adjust, finish=finish, update=update)
+    return Part(
+        init=init,
+        send=whole_slot,
+        start=start,
+        adjust=adjust,
+        finish=finish,
+        update=update,
+        reveals=Reveals(upload="its number of local steps, times the learning rate"),
+    )

@@ -48,6 +48,7 @@ def group_momentum(
 
     def start(params: Params, shared: Tree, memory: Tree, stats: Stats) -> Tree:
         members = members_of(stats.counts, stats.owned).to(stats.lr)
+        # Without momentum no slot: it would be `groups` copies of the model that nothing reads.
         momentum = tmap(lambda p: p.new_zeros(len(members), *p.shape), params)
         return {"members": members} | ({"momentum": momentum} if beta else {})
 

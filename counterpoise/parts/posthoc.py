@@ -11,7 +11,7 @@ from counterpoise.core.method import part
 from counterpoise.core.part import Census, Part
 from counterpoise.core.tree import Params, Tree
 from counterpoise.errors import ConfigError
-from counterpoise.parts.counts import class_counts
+from counterpoise.parts.counts import SUM_OF_COUNTS, class_counts
 from counterpoise.registry.schema import NonNegative
 
 WEIGHT, BIAS = "head.weight", "head.bias"
@@ -33,7 +33,9 @@ def logit_adjustment(tau: NonNegative = 1.0) -> Part:
         # Equal classes need no shift: what is common to all changes no decision, and would only cost digits.
         return params | {BIAS: params[BIAS] - (shift - shift.mean()).to(params[BIAS])}, buffers
 
-    return Part(adapt=with_head(bias=True), tally=class_counts, init=init, present=present)
+    return Part(
+        adapt=with_head(bias=True), tally=class_counts, init=init, present=present, reveals=SUM_OF_COUNTS
+    )
 
 
 @part(paper="Kang et al. 2020, arXiv:1910.09217, section 4.2", off={"tau": 0.0})

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from counterpoise.core.messages import Replies, Task
-from counterpoise.core.part import Census, Chart, Judge, Part
+from counterpoise.core.part import SILENT, Census, Chart, Judge, Part, Reveals
 from counterpoise.core.tree import Params, Tree, tmap
 from counterpoise.errors import ConfigError
-from counterpoise.parts.counts import class_counts
+from counterpoise.parts.counts import OF_EACH_CLASS, class_counts
 from counterpoise.parts.rate_tree import Nodes, plant, sides
 
 MANY, MOST = 2**8, 2**12  # models per round: more give a warning, an error
@@ -91,6 +91,7 @@ def rate_search(
             Chart("reward", "curve", "Validation score of the model kept", lambda slot: slot["reward"]),
             Chart("tree", "tree", "The tree of rates", lambda s: outline(bandit, s), columns=COLUMNS),
         ),
+        reveals=SILENT if clusters is None else Reveals(survey=OF_EACH_CLASS),
     )
 
 

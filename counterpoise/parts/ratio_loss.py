@@ -10,12 +10,12 @@ from torch import Tensor, nn
 
 from counterpoise.core.messages import average_buffers
 from counterpoise.core.method import part
-from counterpoise.core.part import Batch, Census, Chart, Exchange, Outputs, Part, Stats, whole_slot
+from counterpoise.core.part import SILENT, Batch, Census, Chart, Exchange, Outputs, Part, Stats, whole_slot
 from counterpoise.core.tree import Params, Tree, add
 from counterpoise.errors import ConfigError
 from counterpoise.models.heads import has_features
 from counterpoise.parts.class_weights import weight_by_class
-from counterpoise.parts.counts import class_counts
+from counterpoise.parts.counts import SUM_OF_COUNTS, class_counts
 from counterpoise.registry.schema import NonNegative
 
 LARGEST = 5000.0  # largest ratio that is used
@@ -70,6 +70,7 @@ def ratio_loss(
         update=update if source == "auxiliary" else None,
         charts=(WEIGHTS,),
         server_samples=source == "auxiliary",
+        reveals=SUM_OF_COUNTS if source == "counts" else SILENT,
     )
 
 

@@ -13,10 +13,10 @@ from torch import Tensor
 
 from counterpoise.core.messages import Task
 from counterpoise.core.method import part
-from counterpoise.core.part import Census, Chart, ClientData, Exchange, Part, Stats, Visit
+from counterpoise.core.part import Census, Chart, ClientData, Exchange, Part, Reveals, Stats, Visit
 from counterpoise.core.tree import Params, Tree
 from counterpoise.errors import ConfigError
-from counterpoise.parts.counts import Counts, class_counts
+from counterpoise.parts.counts import OF_EACH_CLASS, Counts, class_counts
 from counterpoise.registry.schema import Fraction, Interval
 
 PAPER = "FedCGNM (paper 000), section 3.3"
@@ -83,6 +83,10 @@ def resample(
         finish=finish,
         update=update,
         charts=(GROWTH,),
+        reveals=Reveals(
+            tally=OF_EACH_CLASS if counts == "global" else "",
+            upload="how many times longer resampling makes an epoch",
+        ),
     )
 
 

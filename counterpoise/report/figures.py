@@ -69,7 +69,10 @@ def draw_recall(study: Study) -> Any:
     for axes, found in zip(panels, classes, strict=True):
         axes.set(xlabel="class (its training samples), by frequency")
         if len(found["names"]) <= MOST_NAMED:
-            names = [f"{name} ({size})" for name, size in zip(found["names"], found["counts"], strict=True)]
+            sizes = (
+                [f" ({size})" for size in found["counts"]] if found["counts"] else [""] * len(found["names"])
+            )
+            names = [f"{name}{size}" for name, size in zip(found["names"], sizes, strict=True)]
             axes.set_xticks(range(len(names)), names, rotation=40, ha="right", fontsize=7, parse_math=False)
     panels[0].set(ylabel="recall in percent")
     return figure

@@ -57,9 +57,10 @@ class Pictures(Listener):
 
     def began(self, run: Run) -> None:
         federation, path = run.simulation.work.federation, run.folder.partition_picture
-        if federation.counts_known and not path.exists():
+        counts = None if path.exists() else federation.client_counts()
+        if counts is not None:
             title = f"{federation.name}: samples of each client and class"
-            draw_heatmap(federation.counts().numpy(), federation.classes, path, title)
+            draw_heatmap(counts.numpy(), federation.classes, path, title)
 
     def ended(self, run: Run, rows: Rows) -> None:
         simulation = run.simulation

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from counterpoise.metrics.catalogue import headline
-from counterpoise.results.results import HOW, RunResult
+from counterpoise.results.results import HOW, RunResult, samples_of
 from counterpoise.run.config.experiment import dotted
 from counterpoise.run.summary import best_of
 
@@ -90,10 +90,11 @@ def _both(one: Mapping[str, Any], other: Mapping[str, Any], key: str) -> Pair:
 
 
 def _data_facts(record: Mapping[str, Any]) -> dict[str, Any]:
-    data, clients = record.get("data", {}), record.get("clients", [])
+    data = record.get("data", {})
+    samples = samples_of(record)
     facts = {key: value for key, value in data.items() if key != "files"}
     files = {f"files.{name}": sha256 for name, sha256 in data.get("files", {}).items()}
-    sizes = {"clients": len(clients), "samples": sum(map(sum, clients))}
+    sizes = {"clients": len(samples), "samples": sum(samples)}
     return {**facts, **sizes, "sha256": record.get("data_sha256"), **files}
 
 

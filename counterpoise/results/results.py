@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,7 +31,7 @@ class RunResult(NamedTuple):
 
     path: Path
     config: dict[str, Any]  # the tables of config.toml
-    record: dict[str, Any]  # versions, machine, data, clients by classes, charts; empty before the run began
+    record: dict[str, Any]  # versions, machine, data, clients, charts; empty before the run began
     rows: list[dict[str, Any]]
     seconds: list[float]  # of each round
     summary: dict[str, Any] | None  # None: not finished
@@ -45,6 +45,23 @@ class RunResult(NamedTuple):
     @property
     def seed(self) -> int:
         return int(self.config["seed"])
+
+    @property
+    def samples(self) -> list[int]:
+        """Training samples of each client."""
+        return samples_of(self.record)
+
+    @property
+    def client_counts(self) -> list[list[int]] | None:
+        """Samples of each client and class; None where the server did not ask for them."""
+        counts: list[list[int]] | None = self.record["clients"]
+        return counts
+
+    @property
+    def class_counts(self) -> list[int] | None:
+        """Samples of each class over all clients; None where the server did not ask for them."""
+        counts: list[int] | None = self.record["data"]["class_counts"]
+        return counts
 
     @property
     def scored(self) -> list[dict[str, Any]]:
@@ -66,6 +83,11 @@ class RunResult(NamedTuple):
         """The config without method, seed and execution: runs that share it may be compared seed by seed."""
         kept = {key: value for key, value in self.config.items() if key not in (*HOW, "method", "seed")}
         return json.dumps(kept, sort_keys=True)
+
+
+def samples_of(record: Mapping[str, Any]) -> list[int]:
+    """Training samples of each client; records of older versions have only those of each class."""
+    return list(map(sum, record["clients"])) if record.get("clients") else list(record.get("samples", ()))
 
 
 def find_runs(paths: Iterable[Path]) -> list[Path]:

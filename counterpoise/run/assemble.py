@@ -16,11 +16,11 @@ from counterpoise.data.federation import Federation
 from counterpoise.data.prepare import assigned_federation, load_data, split_federation
 from counterpoise.engines.choose import build_engine
 from counterpoise.errors import ConfigError, short
-from counterpoise.metrics import shots_by_rule, shots_from_sets, shots_paper
+from counterpoise.metrics import shots_from_sets, shots_paper
 from counterpoise.metrics.scoring import Scoring
 from counterpoise.models.model import MODELS, build_model
 from counterpoise.registry.schema import Named
-from counterpoise.run.build import Connect, build_simulation
+from counterpoise.run.build import Connect, build_simulation, shots_by_counts
 from counterpoise.run.config.experiment import Experiment
 from counterpoise.run.config.tables import DataTable, EvaluateTable, PartitionTable
 from counterpoise.run.simulation import Simulation
@@ -120,7 +120,7 @@ def build_scoring(table: EvaluateTable, federation: Federation) -> Scoring:
     """How models are scored, as the config says."""
     if isinstance(table.shots, str):
         rule = table.shots == "rule"
-        shots = shots_by_rule(federation.class_counts().tolist()) if rule else shots_paper(federation.name)
+        shots = shots_by_counts(federation) if rule else shots_paper(federation.name)
     else:
         shots = shots_from_sets(**table.shots.tables(), classes=len(federation.classes))
     given = {"recall_weights": table.recall_weights, "precision_weights": table.precision_weights}
@@ -129,7 +129,7 @@ def build_scoring(table: EvaluateTable, federation: Federation) -> Scoring:
             raise ConfigError(
                 f"evaluate.{name} must have {len(federation.classes)} numbers, one per class, not {len(weights)}"
             )
-    return Scoring(shots, federation.classes, table.recall_weights, table.precision_weights, table.clients)
+    return Scoring(shots, federation.classes, **given, clients=table.clients, personal=table.personal)
 
 
 def build_augmentation(specs: Sequence[Named]) -> Augmentation | None:

@@ -22,7 +22,7 @@ from counterpoise.engines.choose import EngineSettings, build_engine, choose_dev
 from counterpoise.engines.sums import check_sums
 from counterpoise.engines.workplace import Engine, Workplace, check_replies_fit
 from counterpoise.errors import ConfigError, short
-from counterpoise.metrics import shots_by_rule
+from counterpoise.metrics import Shots, shots_by_rule
 from counterpoise.metrics.scoring import Scoring
 from counterpoise.models.heads import Head
 from counterpoise.models.model import MODELS, build_model
@@ -96,9 +96,16 @@ def build_simulation(
     check_sums(work)
     _check_cohort(work, cohort)
     resolved = resolve_engine(settings, work, cohort.size or len(federation.clients), rounds)
-    scoring = scoring or Scoring(shots_by_rule(federation.class_counts().tolist()), federation.classes)
+    scoring = scoring or Scoring(shots_by_counts(federation), federation.classes)
     _check_scoring(scoring, federation)
     return Simulation(composed, work, connect(resolved, work), resolved, cohort, rounds, seed, scoring)
+
+
+def shots_by_counts(federation: Federation) -> Shots:
+    """Head, medium and tail classes by the training samples of all clients."""
+    counts = federation.class_counts()
+    assert counts is not None  # a run whose groups go by the counts asks its clients for their sum
+    return shots_by_rule(counts.tolist())
 
 
 def _check_pieces(federation: Any, model: Any) -> None:
@@ -122,9 +129,10 @@ def _check_cohort_size(cohort: Cohort, federation: Federation) -> None:
 
 
 def _check_scoring(scoring: Scoring, federation: Federation) -> None:
-    if scoring.clients and not federation.holders():
+    asked = next((key for key in ("clients", "personal") if getattr(scoring, key)), None)
+    if asked and not federation.holders():
         raise ConfigError(
-            "evaluate.clients needs samples that clients hold out: partition.validation must be above 0"
+            f"evaluate.{asked} needs samples that clients hold out: partition.validation must be above 0"
         )
     if not scoring.clients and not len(federation.test.y):
         raise ConfigError("there is no test set to score on; without one, evaluate.clients must be true")
@@ -135,9 +143,9 @@ def _check_cohort(work: Workplace, cohort: Cohort) -> None:
     if work.device.type != "cpu":  # on a GPU the engine stacks fewer clients when out of memory
         return
     asked = len(cohort.draw(work.seed, 0, work.federation.samples()))
-    params = work.model.params()
-    kept = bytes_of(enroll(work.method, params, len(work.federation.classes)))
-    check_replies_fit(asked, bytes_of(params) + bytes_of(work.model.buffers()) + 2 * kept)
+    params, buffers = work.model.params(), work.model.buffers()
+    kept = bytes_of(enroll(work.method, params, buffers, len(work.federation.classes)))
+    check_replies_fit(asked, bytes_of(params) + bytes_of(buffers) + 2 * kept)
 
 
 def _check_search(method: Method, federation: Federation, cohort: Cohort) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from counterpoise.client.measure import measure, measure_many
 from counterpoise.core.messages import Replies, Task
 from counterpoise.core.method import Method
-from counterpoise.core.part import Census, Measure, Measurement
+from counterpoise.core.part import Census, Measure, Measurement, Pair
 from counterpoise.core.tree import Params, Tree, bytes_of, stack, take, tmap
 from counterpoise.data.dataset import Samples
 from counterpoise.engines.arithmetic import arithmetic, threads
@@ -79,7 +79,7 @@ class Simulation:
         state, method = self.open(), self.method
         everyone = Cohort().draw(self.seed, state.round, self.work.federation.samples())
         broadcast = announce(method, state, self.work.local.rate(state.round, self.rounds))
-        memory = first_memory(self.work, state.params)
+        memory = first_memory(self.work, state.params, state.buffers)
         for task in propose_tasks(method, state.slots, state.round, everyone):
             open_task(self.work, task, memory, broadcast)
 
@@ -116,6 +116,10 @@ class Simulation:
                 scores["validation"] = self._score(state, federation.validation)
             if self.scoring.clients:
                 scores["clients"] = score_clients(clients, list(sums["confusion"]))
+            if self.scoring.personal:
+                own = self.engine.measure_own(clients, *self.presented(state), count)
+                scores["personal"] = score_clients(clients, list(own["confusion"]))
+                scores["personal_balanced_accuracy"] = scores["personal"]["mean_client_balanced_accuracy"]
         return scores | self.diagnostics(state)
 
     def diagnostics(self, state: ServerState) -> dict[str, Any]:
@@ -129,10 +133,12 @@ class Simulation:
         if federation.validation is not None:
             given = self.work.model, models, buffers, federation.validation, federation.scaling
             return Scores(balanced_accuracies(measure_many(*given, count)["confusion"]))
-        clients = federation.holders()
-        sums = self.engine.measure(clients, models, buffers, count)
+        clients, number = federation.holders(), len(next(iter(models.values())))
+        pairs = [Pair(client, model) for client in clients for model in range(number)]
+        sums = self.engine.measure(pairs, models, buffers, count)
         traffic = Traffic(len(clients) * (bytes_of(models) + bytes_of(buffers)), bytes_of(sums))
-        return Scores(balanced_accuracies(sums["confusion"].sum(0)), traffic)
+        confusions = sums["confusion"].unflatten(0, (len(clients), number)).sum(0)
+        return Scores(balanced_accuracies(confusions), traffic)
 
     def close(self) -> None:
         """Stop worker processes."""
@@ -163,7 +169,7 @@ class Simulation:
     def _measure_clients(self, state: ServerState, clients: list[int], counted: Measurement) -> Tree:
         """Sums [W, ...] of the model on the held-out samples of each of these clients."""
         params, buffers = (tmap(lambda leaf: leaf.unsqueeze(0), tree) for tree in self.presented(state))
-        return tmap(lambda leaf: leaf[:, 0], self.engine.measure(clients, params, buffers, counted))
+        return self.engine.measure([Pair(client, 0) for client in clients], params, buffers, counted)
 
 
 def advance(

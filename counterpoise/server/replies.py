@@ -67,7 +67,9 @@ def limit_influence(replies: Replies, most: float | None) -> tuple[Replies, tupl
     return replies._replace(delta=delta), clipped
 
 
-def weigh_replies(method: Method, exchange: Exchange, slots: Mapping[str, Tree]) -> Exchange:
+def weigh_replies(
+    method: Method, exchange: Exchange, slots: dict[str, Tree]
+) -> tuple[Exchange, dict[str, Tree]]:
     """The exchange with float64 weights [K]: by samples or uniform, then through the chain of parts that weigh."""
     samples = exchange.replies.samples.double()
     base = samples if method.weighting == "samples" else torch.ones_like(samples)
@@ -75,8 +77,9 @@ def weigh_replies(method: Method, exchange: Exchange, slots: Mapping[str, Tree])
     for part in method.parts:
         if part.weigh is not None:
             seen = exchange.seen_by(part.name)
-            exchange = exchange._replace(weights=part.weigh(seen.weights, slots.get(part.name, {}), seen))
-    return exchange
+            weights, kept = part.weigh(seen.weights, slots.get(part.name, {}), seen)
+            exchange, slots = exchange._replace(weights=weights), slots | ({part.name: kept} if kept else {})
+    return exchange, slots
 
 
 def treat_replies(method: Method, exchange: Exchange, slots: Mapping[str, Tree]) -> Exchange:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
+
+import torch
 
 from counterpoise.core.messages import Broadcast, Replies, Task, average_buffers
 from counterpoise.core.method import Method
-from counterpoise.core.part import Census, Exchange, Measure, call
+from counterpoise.core.part import Census, Exchange, Measure, Pair, call
 from counterpoise.core.protocol import Ask, Rejection
-from counterpoise.core.tree import Params, Tree, add, mix, plain
+from counterpoise.core.tree import Params, Tree, add, bytes_of, mix, plain, tmap
+from counterpoise.metrics.scoring import count
 from counterpoise.server.replies import (
     Clipping,
     check_replies,
@@ -77,8 +81,9 @@ class Outcome(NamedTuple):
         """Whether no client replied: an outage, which may pass."""
         return self.skipped and not self.rejected
 
-    def with_traffic(self, more: Traffic) -> Outcome:
-        return self._replace(bytes_down=self.bytes_down + more.down, bytes_up=self.bytes_up + more.up)
+    def with_traffic(self, *more: Traffic) -> Outcome:
+        down, up = sum(one.down for one in more), sum(one.up for one in more)
+        return self._replace(bytes_down=self.bytes_down + down, bytes_up=self.bytes_up + up)
 
     def row(self) -> dict[str, Any]:
         """The round as a row of the log."""
@@ -139,13 +144,26 @@ def conclude(
         replies, slots, sent = choose_replies(method, searched, exchange, state.slots, server.score)
         state, outcome = replace(state, slots=slots), outcome.with_traffic(sent)
         exchange = exchange._replace(replies=replies)
-    exchange = weigh_replies(method, exchange, state.slots)
+    spent: list[Traffic] = []
+    asking = exchange._replace(ask=partial(_ask, server, exchange, spent))
+    exchange, slots = weigh_replies(method, asking, state.slots)
+    state, outcome = replace(state, slots=slots), outcome.with_traffic(*spent)
     exchange = treat_replies(method, exchange, state.slots)
     delta, slots = update_model(method, state, exchange)
     buffers = average_buffers(exchange.weights, replies.buffers)
     after = replace(after, params=add(state.params, delta), buffers=buffers, slots=slots)
     loss = float(replies.loss.double().mean())
     return after, outcome._replace(rejected=rejected, clipped=clipped, loss=loss)
+
+
+def _ask(server: Server, exchange: Exchange, spent: list[Traffic], pairs: Sequence[Pair]) -> Tree:
+    """Counts of clients' models on other clients' held-out samples; what this sends is appended to `spent`."""
+    replies = exchange.replies
+    models = tmap(torch.add, exchange.params, replies.delta)
+    sums = server.ask.measure(pairs, models, replies.buffers, count)
+    each = (bytes_of(models) + bytes_of(replies.buffers)) // len(replies.client)
+    spent.append(Traffic(len(pairs) * each, bytes_of(sums)))
+    return sums
 
 
 def update_model(method: Method, state: ServerState, exchange: Exchange) -> tuple[Params, dict[str, Tree]]:

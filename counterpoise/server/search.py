@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
@@ -12,7 +13,7 @@ from counterpoise.core.messages import Replies, Task, average_buffers
 from counterpoise.core.method import Method
 from counterpoise.core.part import Exchange, Judge, Part, call
 from counterpoise.core.tree import Params, Tree, bytes_of, stack, take, tmap
-from counterpoise.errors import ConfigError
+from counterpoise.errors import ConfigError, short
 from counterpoise.server.replies import select, weigh_replies
 
 
@@ -43,6 +44,11 @@ def propose_tasks(method: Method, slots: Slots, round: int, cohort: Sequence[int
     if owner is None:
         return plain
     tasks: Sequence[Task] = call(owner.propose, plain, slots.get(owner.name, {}), round, list(cohort))
+    each = Counter(task.client for task in tasks)
+    if set(each) != set(cohort) or len(set(each.values())) > 1:
+        raise ConfigError(
+            f"{owner.name} must propose equally many tasks for each of the {len(cohort)} clients of round {round}, not {short(dict(each))}"
+        )
     return tasks
 
 
@@ -82,7 +88,7 @@ def mixtures(method: Method, exchange: Exchange, slots: Slots, selections: Tenso
     # Only a `weigh` hook reads more than sample counts, and copies of every update would fill the memory.
     seen = replies if method.owner("weigh") else replies._replace(delta={}, buffers={}, upload={})
     chosen = (exchange._replace(replies=select(seen, rows)) for rows in selections)
-    weights = [weigh_replies(method, one, slots).weights for one in chosen]
+    weights = [weigh_replies(method, one, slots)[0].weights for one in chosen]
     shares = torch.zeros(len(selections), len(replies.client), dtype=torch.float64)
     shares.scatter_(1, selections, torch.stack(weights))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from counterpoise.core.method import Method, Weighting, method, part
-from counterpoise.core.part import Exchange, Part, Stats
+from counterpoise.core.part import Exchange, Part, Reveals, Stats
 from counterpoise.core.tree import Params, Tree, multiply, norm
 from counterpoise.registry.schema import Positive
 
@@ -27,7 +27,7 @@ def extrapolation(eps: Positive = 1e-3) -> Part:
         rate = max(1.0, mean_square / (2 * (float(norm(delta)) ** 2 + eps)))
         return multiply(delta, rate), slot
 
-    return Part(finish=finish, update=update)
+    return Part(finish=finish, update=update, reveals=Reveals(upload="the squared norm of its update"))
 
 
 @method(paper=PAPER)

@@ -109,6 +109,45 @@ def test_the_configs_that_show_suggests_are_legal(name: str) -> None:
         build_method(parse_toml(suggestion, "show")["method"])
 
 
+@pytest.mark.parametrize(
+    ("method", "words"),
+    [
+        ("fedavg", "of each client: how many samples it trains on, and how many it holds out"),
+        ("scaffold", "of each client, in its rounds: the change of its control variate"),
+        (
+            '["fedavg", {balanced_softmax = {counts = "global"}}]',
+            "of all clients, as a sum: how many samples there are of each class (balanced_softmax)",
+        ),
+        (
+            "{fedhoo = {clusters = 2}}",
+            "of each client: how many samples there are of each class (fedhoo)",
+        ),
+    ],
+)
+def test_validate_and_show_of_a_run_say_what_the_server_learns(
+    method: str, words: str, tmp_path: Path
+) -> None:
+    given = [f"method={method}", "cohort.size=4", "data.validation=0.1", "rounds=1"]
+    code, out, err = call("validate", write_tiny(tmp_path), *given)
+    assert (code, err) == (0, "")
+    learned = [line.removeprefix("learns     ") for line in out.splitlines() if line.startswith("learns ")]
+    assert [line for line in learned if line.startswith(words)]
+    assert call("run", write_tiny(tmp_path), *given, "--out", tmp_path / "run").code == 0
+    shown = call("show", tmp_path / "run")
+    assert shown.code == 0
+    assert [line.strip() for line in shown.out.splitlines() if line.startswith("  of ")] == learned
+
+
+def test_show_of_a_method_says_what_the_server_learns() -> None:
+    lines = call("show", "fedavg").out.split("The server learns:\n")[1].splitlines()
+    assert [line.split(":")[0] for line in lines[:2]] == [
+        "  of each client",
+        "  of each client, in its rounds",
+    ]
+    assert lines[2] == ""
+    assert "its confusion counts" in call("show", "fedhoo").out
+
+
 def test_validate_tells_the_plan_and_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     experiment = write_tiny(tmp_path)
     monkeypatch.chdir(tmp_path)

@@ -6,7 +6,7 @@ import torch
 from federations import CLASSES, simulate, unequal_federation
 
 from counterpoise.client.measure import BATCH, measure
-from counterpoise.core.part import Batch, Outputs
+from counterpoise.core.part import Batch, Outputs, Pair
 from counterpoise.core.tree import Tree, stack, take
 from counterpoise.data.dataset import Samples, no_scaling
 
@@ -38,8 +38,9 @@ def test_clients_measure_stacked_models_on_what_they_hold_out() -> None:
     sim = simulate("fedavg", federation=unequal_federation())
     params = sim.open().params
     models = stack([params, take({k: v[None] * -1 for k, v in params.items()}, 0)])
-    sums = sim.engine.measure([0, 3], models, {}, _hits)
-    assert sums["samples"].tolist() == [[3, 3], [3, 3]]
+    pairs = [Pair(0, 0), Pair(3, 0), Pair(3, 1)]
+    sums = sim.engine.measure(pairs, models, {}, _hits)
+    assert sums["samples"].tolist() == [3, 3, 3]
     data, rows = sim.work.federation.train, sim.work.federation.held_out[3]
     own = (sim.work.model.module(data.x[rows]).argmax(1) == data.y[rows]).sum()
-    assert sums["hits"][1, 0] == own
+    assert sums["hits"][1] == own

@@ -147,7 +147,7 @@ def test_a_client_that_diverges_is_left_out_and_its_memory_is_kept_as_it_was(
 
 
 def test_a_client_whose_memory_alone_is_bad_is_refused() -> None:
-    def enroll(params: Params, classes: int) -> Tree:
+    def enroll(params: Params, buffers: Params, classes: int) -> Tree:
         return {"count": torch.zeros(())}
 
     def finish(delta: Params, slot: Tree, memory: Tree, stats: Stats) -> tuple[Tree, Tree]:

@@ -37,7 +37,9 @@ def _first_step(sim: Simulation, client: int, batch: Batch, differentiate: Diffe
     state, work, method = sim.open(), sim.work, sim.method
     shared = {part.name: call(part.send, {}, state.slots.get(part.name, {}), 0) for part in method.parts}
     memory = {
-        part.name: part.enroll(state.params, CLASSES) for part in method.parts if part.enroll is not None
+        part.name: part.enroll(state.params, state.buffers, CLASSES)
+        for part in method.parts
+        if part.enroll is not None
     }
     opened = open_task(work, Task(client), memory, Broadcast(0, 0.1, state.params, state.buffers, shared))
     progress = begin(method, state.params, state.buffers, shared, opened.memory, opened.stats)

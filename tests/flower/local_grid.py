@@ -74,7 +74,7 @@ class LocalGrid:
 def seats_of(work: Workplace, state: Path) -> dict[int, ClientContext | Callable[[], ClientContext]]:
     """A context a client, on nodes numbered against the clients' order."""
     clients = range(len(work.federation.clients))
-    return {FIRST_NODE - k: ClientContext(str(k), k, work, state / f"node-{k}", RUN) for k in clients}
+    return {FIRST_NODE - k: ClientContext(str(k), k, work, state / f"node-{k}", run=RUN) for k in clients}
 
 
 def over_flower(
@@ -87,6 +87,6 @@ def over_flower(
 
 def join(grid: LocalGrid, work: Workplace, policy: RoundPolicy = PATIENCE) -> FlowerEngine:
     names: Sequence[str] = [str(k) for k in range(len(work.federation.clients))]
-    roster = Roster(grid, names, len(work.federation.classes), hidden=work.privacy.in_messages)
+    roster = Roster(grid, names)
     assert roster.gather(5.0) == []
     return FlowerEngine(work, grid, roster, RUN, policy)

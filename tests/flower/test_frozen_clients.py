@@ -19,6 +19,7 @@ from torch import nn
 
 from counterpoise.core.codec import digest
 from counterpoise.core.method import MethodSpec
+from counterpoise.core.part import Pair
 from counterpoise.flower.job import job_settings
 from counterpoise.flower.records import unpack_tree
 from counterpoise.flower.refusal import Refused
@@ -57,7 +58,7 @@ def test_a_client_whose_frozen_parameters_differ_is_refused(tmp_path: Path) -> N
     _, outcome = remote.advance(state)
     assert [(r.client, r.reason) for r in outcome.rejected] == [(2, "frozen")]
     models = {name: torch.stack([p]) for name, p in state.params.items()}
-    sums = remote.engine.measure([1, 2], models, {}, count)
+    sums = remote.engine.measure([Pair(1, 0), Pair(2, 0)], models, {}, count)
     assert sums["confusion"][0].sum() == 3  # what a client holds out
     assert sums["confusion"][1].sum() == 0
 

@@ -24,6 +24,9 @@ from counterpoise.flower.own_data import describe_form, own_federation
 from counterpoise.flower.refusal import CLIENT_FAILED
 from counterpoise.run.store.folder import RunFolder
 
+# The record then has each client's class counts.
+COUNTED = {"clients": list(ROWS), "wait": 0.3, "client_counts": True}
+
 
 @pytest.fixture(params=KINDS)
 def kind(request: pytest.FixtureRequest) -> Kind:
@@ -31,7 +34,7 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 
 
 def test_clients_train_on_files_of_their_own(kind: Kind, tmp_path: Path) -> None:
-    config = server_config(tmp_path, kind, list(ROWS), rounds=4)
+    config = server_config(tmp_path, kind, list(ROWS), rounds=4, flower=COUNTED)
     summary = Net(tmp_path, client_files(tmp_path, kind)).run(config, tmp_path / "out")
     record = json.loads(RunFolder(tmp_path / "out").record.read_text())
     held_out_of_a_pack = 5 if kind is KINDS["pack"] else 0
@@ -93,7 +96,7 @@ def test_a_client_that_cannot_use_its_file_says_one_word(
 
 def test_a_client_may_have_one_class_of_a_table(tmp_path: Path) -> None:
     kind = KINDS["table"]
-    config, files = server_config(tmp_path, kind, list(ROWS)), client_files(tmp_path, kind)
+    config, files = server_config(tmp_path, kind, list(ROWS), flower=COUNTED), client_files(tmp_path, kind)
     files["b"] = kind.write(tmp_path, ["high"] * 50, 3)
     Net(tmp_path, files).run(config, tmp_path / "out")
     record = json.loads(RunFolder(tmp_path / "out").record.read_text())

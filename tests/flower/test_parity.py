@@ -27,6 +27,7 @@ from counterpoise.core.codec import digest
 from counterpoise.core.local import Local
 from counterpoise.core.messages import Broadcast, Task
 from counterpoise.core.method import MethodSpec
+from counterpoise.core.part import Pair
 from counterpoise.core.tree import tmap
 from counterpoise.flower.records import pack_tree, unpack_tree
 from counterpoise.flower.server import KEPT
@@ -85,12 +86,15 @@ def test_several_trainings_of_one_client_travel_in_one_message(tmp_path: Path) -
     assert replies[0] == replies[1]
 
 
+PAIRS = [Pair(0, 1), Pair(3, 0), Pair(5, 1), Pair(0, 0)]  # clients that judge one model or both
+
+
 def test_stacked_models_are_measured_on_what_clients_hold_out(tmp_path: Path) -> None:
     alone, (remote, _) = simulate("fedavg"), over_flower("fedavg", tmp_path)
     states = [alone.open(), run_rounds(alone)]
     models = {name: torch.stack([s.params[name] for s in states]) for name in states[0].params}
-    expected = alone.engine.measure([0, 3, 5], models, {}, count)
-    assert digest(remote.engine.measure([0, 3, 5], models, {}, count)) == digest(expected)
+    expected = alone.engine.measure(PAIRS, models, {}, count)
+    assert digest(remote.engine.measure(PAIRS, models, {}, count)) == digest(expected)
 
 
 def test_the_server_keeps_names_of_memory_and_no_memory(tmp_path: Path) -> None:

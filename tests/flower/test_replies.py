@@ -178,24 +178,21 @@ def test_a_round_below_the_least_number_of_replies_is_skipped_and_changes_nothin
     assert not sim.engine.memory
 
 
-HISTOGRAMS: dict[str, tuple[dict[str, Any], str]] = {
-    "negative": ({"counts": [-1, 51, 0, 0]}, "counts"),
-    "fraction": ({"counts": [0.5, 49.5, 0.0, 0.0]}, "counts"),
-    "too short": ({"counts": [50]}, "counts"),
-    "too long": ({"counts": [50, 0, 0, 0, 0]}, "counts"),
-    "another sum": ({"counts": [1, 1, 1, 1]}, "counts"),
-    "no samples": ({"counts": [0, 0, 0, 0], "samples": 0}, "samples"),
+GREETINGS: dict[str, tuple[dict[str, Any], str]] = {
+    "no samples": ({"samples": 0}, "samples"),
     "too many": ({"samples": 10**12}, "samples"),
     "bool": ({"samples": True}, "samples"),
-    "words": ({"counts": ["50"]}, "counts"),
+    "fewer than none held out": ({"held_out": -1}, "samples"),
+    "more than is asked for": ({"counts": [50, 0, 0, 0]}, "records"),
+    "a number for a digest": ({"share": 7}, "share"),
     "another version": ({"version": "0.0.0"}, "version"),
     "unknown name": ({"client": "mallory"}, "client"),
 }
 
 
-@pytest.mark.parametrize("kind", HISTOGRAMS)
-def test_a_client_with_an_impossible_histogram_counts_as_not_there(kind: str, tmp_path: Path) -> None:
-    facts, reason = HISTOGRAMS[kind]
+@pytest.mark.parametrize("kind", GREETINGS)
+def test_a_client_with_an_impossible_greeting_counts_as_not_there(kind: str, tmp_path: Path) -> None:
+    facts, reason = GREETINGS[kind]
     work = simulate("fedavg").work
     grid = LocalGrid(seats_of(work, tmp_path))
 
@@ -208,7 +205,7 @@ def test_a_client_with_an_impossible_histogram_counts_as_not_there(kind: str, tm
         return replies
 
     grid.alter = alter
-    roster = Roster(grid, [str(k) for k in range(6)], len(work.federation.classes))
+    roster = Roster(grid, [str(k) for k in range(6)])
     roster.identify_nodes(1.0)
     assert roster.missing() == ["0"]
     assert [word for _, word in roster.refusals] == [reason]
@@ -218,7 +215,7 @@ def test_the_second_node_that_claims_a_client_is_refused(tmp_path: Path) -> None
     work = simulate("fedavg").work
     grid = LocalGrid(seats_of(work, tmp_path))
     grid.seats[FIRST_NODE + 1] = grid.seats[node_of(3)]
-    roster = Roster(grid, [str(k) for k in range(6)], len(work.federation.classes))
+    roster = Roster(grid, [str(k) for k in range(6)])
     roster.identify_nodes(1.0)
     assert roster.missing() == []
     assert roster.refusals == [("3", "sender")]
@@ -229,7 +226,7 @@ def test_a_node_registered_under_another_name_is_refused(tmp_path: Path) -> None
     work = simulate("fedavg").work
     grid = LocalGrid(seats_of(work, tmp_path), names={node_of(k): str(k) for k in range(6)})
     grid.names[node_of(3)] = "4"
-    roster = Roster(grid, [str(k) for k in range(6)], 4, named_nodes=True)
+    roster = Roster(grid, [str(k) for k in range(6)], named_nodes=True)
     roster.identify_nodes(1.0)
     assert roster.missing() == ["3"]
     assert roster.refusals == [("3", "sender")]

@@ -14,7 +14,7 @@ from torch import Tensor
 from counterpoise.core.local import Local
 from counterpoise.core.messages import Replies, Task, average_buffers
 from counterpoise.core.method import Method, build_method, compose
-from counterpoise.core.part import Census, Exchange, Judge, Part
+from counterpoise.core.part import Census, Exchange, Judge, Pair, Part
 from counterpoise.core.rng import generator
 from counterpoise.core.tree import Params, Tree, bytes_of, take, tmap
 from counterpoise.data.dataset import Samples
@@ -79,10 +79,10 @@ def _exchange(params: Params, replies: Replies) -> Exchange:
     return Exchange(params, replies, replies.samples, 6)
 
 
-def _uneven(weights: Tensor, slot: Tree, exchange: Exchange) -> Tensor:
+def _uneven(weights: Tensor, slot: Tree, exchange: Exchange) -> tuple[Tensor, Tree]:
     size = next(iter(exchange.replies.delta.values())).flatten(1).norm(dim=1).double()
     shares: Tensor = size / size.sum()
-    return shares
+    return shares, slot
 
 
 @pytest.mark.parametrize("weighing", [False, True], ids=["by samples", "by a part"])
@@ -95,7 +95,7 @@ def test_a_mixture_equals_aggregating_the_chosen_models_and_their_buffers(weighi
     models, buffers = search.mixtures(method, _exchange(state.params, replies), state.slots, selections)
     for m, rows in enumerate(selections):
         chosen = select(replies, rows)
-        weights = weigh_replies(method, _exchange(state.params, chosen), state.slots).weights
+        weights = weigh_replies(method, _exchange(state.params, chosen), state.slots)[0].weights
         expected = tmap(
             lambda x, d, w=weights: x + sum(share * row for share, row in zip(w, d, strict=True)),
             state.params,
@@ -147,7 +147,9 @@ def test_without_a_server_set_scores_come_from_all_that_clients_hold_out() -> No
     # Six clients get the model, and those that hold samples out three more to score.
     holding = [client for client, rows in enumerate(federation.held_out) if len(rows)]
     assert outcome.bytes_down == (6 + 3 * len(holding)) * bytes_of(state.params)
-    one = sim.engine.measure(holding, tmap(lambda leaf: leaf.unsqueeze(0), state.params), {}, count)
+    one = sim.engine.measure(
+        [Pair(client, 0) for client in holding], tmap(lambda leaf: leaf.unsqueeze(0), state.params), {}, count
+    )
     assert outcome.bytes_up == _replies(sim).bytes() + 3 * bytes_of(one)
 
 
@@ -223,3 +225,12 @@ def test_client_memory_is_refused(name: str, search: str) -> None:
 def test_two_searches_are_refused() -> None:
     with pytest.raises(ConfigError, match="only one part may"):
         compose(_method(), replace(_picker(), name="second"))
+
+
+@pytest.mark.parametrize(
+    "proposed", [[Task(0)], [Task(0), Task(1), Task(1)], [Task(0), Task(1), Task(2)], []], ids=len
+)
+def test_tasks_that_are_uneven_or_of_other_clients_are_refused(proposed: list[Task]) -> None:
+    method = compose(build_method("fedavg"), Part("asker", propose=lambda slot, round, cohort: proposed))
+    with pytest.raises(ConfigError, match="asker must propose equally many tasks for each of the 2 clients"):
+        search.propose_tasks(method, {}, 0, [0, 1])

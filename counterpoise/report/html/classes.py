@@ -24,22 +24,28 @@ def class_data(study: Study) -> list[dict[str, Any]]:
 
 def _classes(study: Study, problem: str) -> dict[str, Any]:
     run = study.runs_on(problem)[0]
-    data = run.record["data"]
-    counts = data["class_counts"]
-    order = sorted(range(len(counts)), key=lambda c: (-counts[c], c))
-    groups = _group_of_each(_shots(run), len(counts))
+    names, counts, order = run.record["data"]["classes"], run.class_counts, _by_frequency(run)
+    groups = _group_of_each(_shots(run), len(names))
     recalls = [
         {"method": study.methods.index(method), "recall": _recalls(runs, order)}
         for (where, method), runs in study.groups.items()
         if where == problem
     ]
     return {
-        "by_number": data["classes"],
-        "names": [data["classes"][c] for c in order],
-        "counts": [counts[c] for c in order],
+        "by_number": names,
+        "names": [names[c] for c in order],
+        "counts": counts and [counts[c] for c in order],
         "groups": [groups[c] for c in order],
         "recalls": recalls,
     }
+
+
+def _by_frequency(run: RunResult) -> list[int]:
+    """Classes from the most to the least frequent one; by their groups, where the counts are not known."""
+    counts = run.class_counts
+    if counts is None:
+        return [c for group in _shots(run) for c in group]
+    return sorted(range(len(counts)), key=lambda c: (-counts[c], c))
 
 
 def _recalls(runs: Sequence[RunResult], order: Sequence[int]) -> Any:
@@ -59,44 +65,37 @@ def group_data(study: Study) -> list[dict[str, Any]]:
 
 
 def partition_data(study: Study) -> list[list[dict[str, Any]]]:
-    """Per problem the partitions of the first few seeds."""
+    """Per problem the partitions of the first few seeds; none where the server did not ask for class counts."""
     return [_partitions(study.runs_on(problem)) for problem in study.problems]
 
 
 def _partitions(runs: Sequence[RunResult]) -> list[dict[str, Any]]:
-    known = [run for run in runs if counts_known(run)]
-    by_seed = {run.seed: run for run in sorted(known, key=lambda run: -run.seed)}
-    return [_partition(by_seed[seed]) for seed in sorted(by_seed)[:MOST_SEEDS]]
+    by_seed = {run.seed: run for run in sorted(runs, key=lambda run: -run.seed)}
+    found = [(by_seed[seed], by_seed[seed].client_counts) for seed in sorted(by_seed)[:MOST_SEEDS]]
+    return [_partition(run, counts) for run, counts in found if counts is not None]
 
 
-def counts_known(run: RunResult) -> bool:
-    """Whether each client's class counts are recorded; of a run with [privacy] over Flower only their sum may be."""
-    classes = len(run.record["data"]["class_counts"])
-    return all(len(counts) == classes for counts in run.record["clients"])
-
-
-def _partition(run: RunResult) -> dict[str, Any]:
-    counts = run.record["clients"]
-    totals = run.record["data"]["class_counts"]
-    by_size = sorted(range(len(counts)), key=lambda k: -sum(counts[k]))
-    clients = thin(by_size, MOST_CLIENTS)
-    classes = thin(sorted(range(len(totals)), key=lambda c: (-totals[c], c)), MOST_CLASSES)
+def _partition(run: RunResult, counts: Sequence[Sequence[int]]) -> dict[str, Any]:
+    names, samples = run.record["data"]["classes"], run.samples
+    clients = thin(sorted(range(len(counts)), key=lambda k: -samples[k]), MOST_CLIENTS)
+    classes = thin(_by_frequency(run), MOST_CLASSES)
     return {
         "seed": run.seed,
         "clients": clients,
-        "samples": [sum(counts[k]) for k in clients],
-        "classes": [run.record["data"]["classes"][c] for c in classes],
+        "samples": [samples[k] for k in clients],
+        "classes": [names[c] for c in classes],
         "counts": [[counts[k][c] for c in classes] for k in clients],
-        "of": [len(counts), len(totals)],
+        "of": [len(counts), len(names)],
     }
 
 
 def _shots(run: RunResult) -> Shots:
     """The head, medium and tail classes of the run."""
-    chosen, data = run.config.get("evaluate", {}).get("shots", "rule"), run.record["data"]
+    chosen, counts = run.config.get("evaluate", {}).get("shots", "rule"), run.class_counts
     if chosen == "rule":
-        return shots_by_rule(data["class_counts"])
-    return shots_paper(data["name"]) if chosen == "paper" else Shots(**chosen)
+        assert counts is not None  # asked for, since the run's scores needed them
+        return shots_by_rule(counts)
+    return shots_paper(run.record["data"]["name"]) if chosen == "paper" else Shots(**chosen)
 
 
 def _group_of_each(shots: Shots, classes: int) -> list[int]:
@@ -124,18 +123,19 @@ def _lists() -> list[str]:
 
 
 def _rows(study: Study, problem: str, method: str, runs: Sequence[RunResult]) -> list[list[str]]:
-    data = runs[0].record["data"]
-    counts, where = data["class_counts"], [problem_cell(problem)] if len(study.problems) > 1 else []
-    order = sorted(range(len(counts)), key=lambda c: (-counts[c], c))
+    names, counts = runs[0].record["data"]["classes"], runs[0].class_counts
+    where = [problem_cell(problem)] if len(study.problems) > 1 else []
     return [
         [
-            data["classes"][c],
+            names[c],
             element("td", method, class_="words"),
             *where,
-            element("td", str(counts[c]), data_value=counts[c]),
+            element("td", str(counts[c]), data_value=counts[c])
+            if counts
+            else element("td", "–", data_value=""),
             *(_mean(runs, key, c) for key in _lists()),
         ]
-        for c in order
+        for c in _by_frequency(runs[0])
     ]
 
 

@@ -7,14 +7,16 @@ from typing import Any
 
 from counterpoise.core.method import PARTS, build_method
 from counterpoise.core.part import Part
-from counterpoise.report.html.classes import counts_known
 from counterpoise.report.html.markup import Html, Show, bytes_, element, join, percent, table
 from counterpoise.report.html.study import Study
 from counterpoise.report.html.tables import PROBLEM, problem_cell
 from counterpoise.results.cells import Cell
 from counterpoise.results.results import RunResult
+from counterpoise.run.config.experiment import make_experiment
+from counterpoise.run.learned import own_questions
 
 MOST_NAMED = 5  # seeds whose worst client is named
+MODELS = {"clients": "shared", "personal": "own"}  # whose scores on what clients hold out
 WIDTHS = {"float32": 4, "float64": 8}
 HOOKS = {
     "survey": "asks every client once, before the first round",
@@ -28,37 +30,47 @@ HOOKS = {
     "treat": "changes each reply before they are averaged",
     "update": "learns from the replies, and may change the server's step",
     "present": "changes the model that is scored and saved",
+    "own": "gives each client a model of its own, which is not sent",
 }
+
+
+UNASKED = (
+    "Samples per client and class are not known: these clients brought their own data, and the server did not ask for "
+    "their class counts. It asks with flower.client_counts = true."
+)
 
 
 def worst_clients(study: Study) -> Html | None:
     """The client with the lowest balanced accuracy in each finished run; None if no run scored its clients."""
-    scored = [
-        (problem, method, [run for run in runs if "clients" in run.scored[-1]])
+    rows = [
+        _worst_row(study, problem, method, which, [run for run in runs if which in run.scored[-1]])
         for (problem, method), runs in study.groups.items()
+        for which in MODELS
+        if any(which in run.scored[-1] for run in runs)
     ]
-    rows = [_worst_row(study, *one) for one in scored if one[2]]
     if not rows:
         return None
     several = [PROBLEM] if len(study.problems) > 1 else []
-    which = element("th", "Which client is the worst", scope="col", class_="words")
+    named = element("th", "Which client is the worst", scope="col", class_="words")
     return table(
         "Balanced accuracy in percent on what each client holds out, last round, mean ± sample deviation over seeds",
-        ["Method", *several, "Mean over clients", "Worst client", which],
+        ["Method", *several, "Model", "Mean over clients", "Worst client", "Best client", named],
         rows,
         class_="sortable",
     )
 
 
-def _worst_row(study: Study, problem: str, method: str, runs: Sequence[RunResult]) -> list[str]:
-    last = [run.scored[-1]["clients"] for run in runs]
+def _worst_row(study: Study, problem: str, method: str, model: str, runs: Sequence[RunResult]) -> list[str]:
+    last = [run.scored[-1][model] for run in runs]
     which = [_which(run, one["worst_client"]) for run, one in zip(runs, last, strict=True)]
     more = f"; and so on for {len(which)} seeds" if len(which) > MOST_NAMED else ""
     return [
         method,
         *([problem_cell(problem)] if len(study.problems) > 1 else []),
+        MODELS[model],
         _spread([one["mean_client_balanced_accuracy"] for one in last]),
         _spread([one["worst_client_balanced_accuracy"] for one in last]),
+        _spread([one.get("best_client_balanced_accuracy") for one in last]),
         element("td", "; ".join(which[:MOST_NAMED]) + more, class_="words"),
     ]
 
@@ -66,9 +78,9 @@ def _worst_row(study: Study, problem: str, method: str, runs: Sequence[RunResult
 def _which(run: RunResult, client: int | None) -> str:
     if client is None:
         return f"seed {run.seed}: no client holds out a sample"
-    held = run.record["clients"][client]
-    classes = f", {sum(count > 0 for count in held)} classes" if counts_known(run) else ""
-    return f"seed {run.seed}: client {client} ({sum(held)} samples{classes})"
+    counts = run.client_counts
+    classes = "" if counts is None else f", {sum(count > 0 for count in counts[client])} classes"
+    return f"seed {run.seed}: client {client} ({run.samples[client]} samples{classes})"
 
 
 def _spread(values: Sequence[float | None]) -> Html:
@@ -141,15 +153,25 @@ def _parts(runs: dict[str, RunResult]) -> Html:
     """Every part once, with the methods that use it."""
     parts: dict[str, tuple[Part, list[str]]] = {}
     for method, run in runs.items():
-        for part in build_method(run.config["method"]).parts:
+        asked = own_questions(make_experiment(run.config))
+        for part in (*build_method(run.config["method"]).parts, *asked):
             parts.setdefault(part.name, (part, []))[1].append(method)
     if not parts:
         return element("p", "Nothing: these methods have no further parts.")
     return element("dl", join(_part(part, sorted(users)) for part, users in parts.values()), class_="parts")
 
 
+def _does(part: Part, hook: str) -> str:
+    """What a hook does that the server sees, with the part's own words on what it learns by it."""
+    reveals = part.reveals
+    if hook == "finish" and reveals.upload:
+        return "" if reveals.upload == "nothing" else f"adds to what a client sends back {reveals.upload}"
+    said = {"survey": reveals.survey, "tally": reveals.tally}.get(hook, "")
+    return f"{HOOKS[hook]}: {said}" if said else HOOKS.get(hook, "")
+
+
 def _part(part: Part, users: Sequence[str]) -> Html:
-    does = [HOOKS[hook] for hook in part.hooks() if hook in HOOKS]
+    does = [words for hook in part.hooks() if (words := _does(part, hook))]
     words = "; ".join(does) or "acts on the client and adds nothing to what is sent"
     rule = PARTS.entry(part.name).summary.replace("``", "") if part.name in PARTS else ""
     used = f"In {', '.join(users)}: {words}."

@@ -43,12 +43,12 @@ def _split(runs: Sequence[RunResult]) -> str:
     names = sorted({str(run.config["partition"]["name"]) for run in runs if "partition" in run.config})
     asked = {_asked(run) for run in runs}
     each = f", {asked.pop()} clients per round" if len(asked) == 1 else ""
-    clients = sorted({len(run.record["clients"]) for run in runs})
+    clients = sorted({len(run.samples) for run in runs})
     return f"data split over {' or '.join(map(str, clients))} clients by {' or '.join(names)}{each}"
 
 
 def _asked(run: RunResult) -> int:
-    return int(run.config.get("cohort", {}).get("size") or len(run.record["clients"]))
+    return int(run.config.get("cohort", {}).get("size") or len(run.samples))
 
 
 def _length(runs: Sequence[RunResult]) -> str:
@@ -65,17 +65,17 @@ def facts(study: Study) -> Html:
         ("Finished runs", f"{done} of {len(study.results)}"),
         ("Methods", str(len(study.methods))),
         ("Seeds", str(len({result.seed for result in study.results}))),
-        ("Clients", _range(len(run.record["clients"]) for run in known)),
+        ("Clients", _range(len(run.samples) for run in known)),
         ("Classes", _range(len(run.record["data"]["classes"]) for run in known)),
-        ("Imbalance", _range(_imbalance(run) for run in known)),
+        ("Imbalance", _range(_imbalance(run.class_counts) for run in known if run.class_counts)),
         ("Parameters", _range(run.record.get("parameters", 0) for run in known)),
     ]
     cells = [element("div", element("dt", name), element("dd", value)) for name, value in pairs]
     return element("dl", join(cells), class_="facts")
 
 
-def _imbalance(run: RunResult) -> float:
-    present = [count for count in run.record["data"]["class_counts"] if count] or [1]
+def _imbalance(counts: Sequence[int]) -> float:
+    present = [count for count in counts if count] or [1]
     return round(float(max(present) / min(present)), 1)
 
 

@@ -98,6 +98,7 @@ def _section(key: str, name: str, body: Html) -> Html:
 def _sections(study: Study) -> list[tuple[str, str, Html]]:
     """Key, name and body; empty sections are left out."""
     worst = clients.worst_clients(study)
+    partition = _chart("partition") if any(partition_data(study)) else element("p", clients.UNASKED)
     compared = [
         (
             "verdicts",
@@ -107,11 +108,7 @@ def _sections(study: Study) -> list[tuple[str, str, Html]]:
         ("table", "Results", tables(study)),
         ("curves", "Learning curves", _chart("curves")),
         ("classes", "Classes", join([_chart("recall"), _chart("groups"), class_table(study)])),
-        (
-            "clients",
-            "Clients",
-            join([_chart("partition") if all(partition_data(study)) else Html(), worst or Html()]),
-        ),
+        ("clients", "Clients", join([partition, worst or Html()])),
         ("diagnostics", "Inside the methods", _chart("diagnostics")),
         ("server", "What the server learned", clients.server_view(study)),
     ]

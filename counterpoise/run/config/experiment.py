@@ -59,6 +59,10 @@ class Experiment(Settings):
             raise ConfigError(
                 "local.schedule of an experiment must be a name, which a file can store, not a function"
             )
+        if self.flower.client_counts and self.privacy.in_messages:
+            raise ConfigError(
+                "flower.client_counts tells the server each client's class counts, which [privacy] hides; use only one of them"
+            )
 
     def binding_tables(self) -> dict[str, Any]:
         """The tables without the keys that may change when a run is resumed."""

@@ -87,6 +87,9 @@ class EvaluateTable(Settings, table="evaluate"):
         "head, medium and tail classes: by cumulative share, as printed in FedReLa, or { head = [0], medium = [1], tail = [2] }",
     ] = "rule"
     clients: Annotated[bool, "also score on what clients hold out (partition.validation)"] = False
+    personal: Annotated[
+        bool, "score there also the model that each client would use, such as Ditto's; else the shared one"
+    ] = False
     recall_weights: Annotated[list[Weight], "weight of each class's recall in `weighted_score`"] = field(
         default_factory=list
     )
@@ -118,6 +121,10 @@ class FlowerTable(Settings, table="flower"):
         Annotated[float, Interval(0, 1, open_low=True)] | None,
         "largest share of all samples that a client may count for; a client that reports more counts for this share; by default no bound",
     ] = None
+    client_counts: Annotated[
+        bool,
+        "ask each client of `clients` for its samples of each class, for the record and the report; else only sums are asked for",
+    ] = False
 
 
 @dataclass(frozen=True)

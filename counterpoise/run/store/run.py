@@ -160,17 +160,10 @@ def _start_of(run: Run) -> dict[str, Any]:
     return found
 
 
-def _clients_of(federation: Federation) -> dict[str, Any]:
-    """Each client's class counts, and how skewed they are; where only their sum is known, each client's samples."""
-    if not federation.counts_known:
-        return {"clients": [[count] for count in federation.samples().tolist()], "skew": {}}
-    counts = federation.counts()
-    return {"clients": counts.tolist(), "skew": describe(counts.numpy()).summary()}
-
-
 def describe_run(run: Run, federation: Federation) -> None:
     """Write record.json, unless it is there."""
     folder, settings = run.folder, run.simulation.settings
+    counts, totals = federation.client_counts(), federation.class_counts()
     try:
         if read_sealed(folder.record) is not None:
             return
@@ -185,7 +178,7 @@ def describe_run(run: Run, federation: Federation) -> None:
         "data": {
             "name": federation.name,
             "classes": list(federation.classes),
-            "class_counts": federation.class_counts().tolist(),
+            "class_counts": None if totals is None else totals.tolist(),
             "notes": list(federation.notes),
             "files": dict(federation.files),
         },
@@ -195,7 +188,9 @@ def describe_run(run: Run, federation: Federation) -> None:
             for part in run.simulation.method.parts
             for chart in part.charts
         ],
-        **_clients_of(federation),
+        "samples": federation.samples().tolist(),
+        "clients": None if counts is None else counts.tolist(),
+        "skew": None if counts is None else describe(counts.numpy()).summary(),
         "tallied": dict(run.simulation.engine.tallied),
     }
     folder.write_json(folder.record, seal(record))

@@ -6,21 +6,22 @@ function mountRecall(place) {
   const here = () => DATA.classes[state.problem];
   mountChart(place, {
     title: "Recall of each class, from the most to the least frequent",
-    note: "Points: recall on the test set in the last round, mean over seeds. Bars below: training samples of the class.",
+    note: () => `Points: recall on the test set in the last round, mean over seeds. ${here().counts ? "Bars below: training samples of the class." : "How many samples a class has is not known."}`,
     legend: methodLegend(() => new Set(here().recalls.map(({ method }) => method))),
     draw: (width) => drawRecall(here(), width),
   });
 }
 
 function drawRecall(classes, width) {
-  const { names, counts } = classes;
+  const { names } = classes;
+  const counts = classes.counts ?? [];
   const recalls = classes.recalls.filter(({ method }) => isShown(method));
   const [left, right, top, bottom] = [52, width - 14, 12, 232];
   const [barTop, barBottom] = [bottom + 30, bottom + 92];
   const each = (right - left) / names.length;
   const x = (place) => left + (place + 0.5) * each;
   const y = linear([0, 1], [bottom, top]);
-  const tall = linear([0, Math.max(...counts)], [0, barBottom - barTop]);
+  const tall = linear([0, Math.max(...counts, 1)], [0, barBottom - barTop]);
   const nodes = [
     yAxis([0, 0.25, 0.5, 0.75, 1], y, left, right, (tick) => `${100 * tick}`),
     counts.map((count, place) => frequencyBar(classes.groups[place], x(place), barBottom, each, tall(count))),
@@ -30,7 +31,7 @@ function drawRecall(classes, width) {
     recalls.map((one) => recallLine(one, x, y)),
   ];
   const stops = names.map((name, place) => ({
-    x: x(place), y: 120, title: `Class ${name}: ${plain(counts[place])} samples, ${GROUPS[classes.groups[place]]}`,
+    x: x(place), y: 120, title: `Class ${name}: ${counts.length ? `${plain(counts[place])} samples, ` : ""}${GROUPS[classes.groups[place]]}`,
     lines: recalls.map(({ method, recall: [means, spread] }) => [DATA.methods[method], withSpread(percent, means[place], spread?.[place]), method]),
   }));
   return { height: barBottom + labelRoom(names, each), nodes, stops: [stops], byX: true, top, bottom: barBottom, ...recallTable(classes, recalls) };
@@ -80,7 +81,7 @@ function groupLabels(groups, x, each, top, bottom) {
 
 function recallTable({ names, counts, groups }, recalls) {
   const head = ["Class", "Samples", "Group", ...recalls.map(({ method }) => DATA.methods[method])];
-  const rows = names.map((name, c) => [name, plain(counts[c]), GROUPS[groups[c]], ...recalls.map(({ recall: [means, spread] }) => withSpread(percent, means[c], spread?.[c]))]);
+  const rows = names.map((name, c) => [name, counts ? plain(counts[c]) : "–", GROUPS[groups[c]], ...recalls.map(({ recall: [means, spread] }) => withSpread(percent, means[c], spread?.[c]))]);
   return { head, rows };
 }
 

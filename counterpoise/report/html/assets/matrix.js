@@ -69,9 +69,9 @@ function mountPartition(place) {
   const picker = h("span");
   const chart = mountChart(place, {
     title: "Samples per client and class",
-    note: () => partitionNote(here()[chosen] ?? here()[0]),
+    note: () => (here().length ? partitionNote(here()[chosen] ?? here()[0]) : ""),
     controls: [picker],
-    draw: (width) => drawPartition(here()[chosen] ?? here()[0], width),
+    draw: (width) => (here().length ? drawPartition(here()[chosen] ?? here()[0], width) : message(width, "The server did not ask for class counts.")),
   });
   const offer = () => {
     chosen = 0;

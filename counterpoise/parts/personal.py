@@ -1,0 +1,82 @@
+"""Models that clients keep for themselves, beside the one that all share."""
+
+from __future__ import annotations
+
+import torch
+
+from counterpoise.core.method import part
+from counterpoise.core.part import Part, Stats, Step
+from counterpoise.core.tree import Params, Tree, add, subtract, tmap
+from counterpoise.parts.posthoc import BIAS, WEIGHT, with_head
+from counterpoise.registry.schema import NonNegative
+
+DITTO = "Li et al. 2021, arXiv:2012.04221, Algorithm 1"
+FEDROD = "Chen & Chao 2022, arXiv:2107.00778"
+
+
+@part(paper=DITTO)
+def personal_model(pull: NonNegative = 0.1) -> Part:
+    """``v <- v - lr (g(v) + pull (v - x))`` on the batches that train the shared model, which it leaves as it is.
+
+    v begins as the model that the client first receives, x is the one received in this round. The steps are plain: local
+    momentum and weight decay belong to the shared model. With ``pull = 0`` it is training alone.
+    """
+
+    def enroll(params: Params, buffers: Params, classes: int) -> Tree:
+        return _kept(params, buffers)
+
+    def start(params: Params, shared: Tree, memory: Tree, stats: Stats) -> Tree:
+        return {"received": params, "params": memory["params"], "buffers": memory.get("buffers", {})}
+
+    def adjust(grads: Params, slot: Tree, step: Step) -> tuple[Params, Tree]:
+        own = slot["params"]
+        found = step.gradient_at(own, slot["buffers"])
+        direction = add(found.grads, subtract(own, slot["received"]), pull)
+        after = tmap(lambda v, d: torch.addcmul(v, step.stats.lr, d, value=-1), own, direction)
+        return grads, slot | {"params": after, "buffers": found.buffers}
+
+    def finish(delta: Params, slot: Tree, memory: Tree, stats: Stats) -> tuple[Tree, Tree]:
+        return {}, _kept(slot["params"], slot["buffers"])
+
+    def own(params: Params, buffers: Params, memory: Tree) -> tuple[Params, Params]:
+        return memory["params"], memory.get("buffers", {})
+
+    return Part(enroll=enroll, start=start, adjust=adjust, finish=finish, own=own)
+
+
+def _kept(params: Params, buffers: Params) -> Tree:
+    """A model as memory, which has no empty branches."""
+    return {"params": params} | ({"buffers": buffers} if buffers else {})
+
+
+@part(paper=FEDROD)
+def private_head() -> Part:
+    """``cross-entropy(z + W f + b)`` trains only W and b, which stay on the client; f and z are features and logits of the shared model.
+
+    They begin at zero, so that a client that never trained would use the shared model.
+    """
+
+    def enroll(params: Params, buffers: Params, classes: int) -> Tree:
+        return {"weight": torch.zeros_like(params[WEIGHT]), "bias": torch.zeros_like(params[BIAS])}
+
+    def start(params: Params, shared: Tree, memory: Tree, stats: Stats) -> Tree:
+        return memory
+
+    def adjust(grads: Params, slot: Tree, step: Step) -> tuple[Params, Tree]:
+        assert step.outputs is not None  # every gradient source hands them on
+        features, batch = step.outputs.features.to(slot["weight"].dtype), step.batch
+        logits = step.outputs.logits + features @ slot["weight"].t() + slot["bias"]
+        share = batch.mask / batch.mask.sum().clamp(min=1)
+        hit = torch.nn.functional.one_hot(batch.y, logits.shape[-1])
+        error = (logits.softmax(-1) - hit) * share.unsqueeze(-1)  # [B, C]
+        by = {"weight": error.t() @ features, "bias": error.sum(0)}
+        return grads, tmap(lambda p, d: torch.addcmul(p, step.stats.lr, d, value=-1), slot, by)
+
+    def finish(delta: Params, slot: Tree, memory: Tree, stats: Stats) -> tuple[Tree, Tree]:
+        return {}, slot
+
+    def own(params: Params, buffers: Params, memory: Tree) -> tuple[Params, Params]:
+        added = {WEIGHT: params[WEIGHT] + memory["weight"], BIAS: params[BIAS] + memory["bias"]}
+        return params | added, buffers
+
+    return Part(adapt=with_head(bias=True), enroll=enroll, start=start, adjust=adjust, finish=finish, own=own)
