@@ -121,6 +121,7 @@ def _is_run(name: str) -> bool:
 
 
 def _print_run(console: Any, folder: Path) -> None:
+    from counterpoise.results.privacy import sum_line
     from counterpoise.results.progress import data_words
     from counterpoise.results.results import read_result
     from counterpoise.run.config.experiment import make_experiment
@@ -129,6 +130,8 @@ def _print_run(console: Any, folder: Path) -> None:
     run = read_result(folder)
     console.print(f"{folder}: {run.method} on {data_words(run.config)}, seed {run.seed}", markup=False)
     _print_learned(console, learned_in(make_experiment(run.config, str(folder))))
+    if tallied := run.record.get("tallied"):
+        console.print(f"\nBefore round 0: {sum_line(tallied)}", markup=False)
 
 
 def _print_learned(console: Any, found: Sequence[Learned]) -> None:

@@ -13,7 +13,6 @@ from counterpoise.flower.grid import Grid
 from counterpoise.flower.records import pack_facts, payload_bytes, take, unpack_facts
 from counterpoise.flower.refusal import first_answers
 from counterpoise.flower.roster import Roster
-from counterpoise.system.atomic import clear_temporaries, write_atomically
 
 SUM = "query.sum"
 REFUSED = "sum"  # the word of a client that does not take part
@@ -62,7 +61,6 @@ class KeptFiles(MutableMapping[str, bytes]):
         self.folder = state / "sums" / hashlib.sha256(client.encode()).hexdigest()[:32]
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.folder.chmod(0o700)
-        clear_temporaries(self.folder)
 
     def __getitem__(self, key: str) -> bytes:
         try:
@@ -71,7 +69,9 @@ class KeptFiles(MutableMapping[str, bytes]):
             raise KeyError(key) from None
 
     def __setitem__(self, key: str, value: bytes) -> None:
-        write_atomically(self._path(key), value)
+        path = self._path(key)
+        path.touch(mode=0o600)
+        path.write_bytes(value)  # one that is cut short by a kill is no key and no message
 
     def __delitem__(self, key: str) -> None:
         try:
