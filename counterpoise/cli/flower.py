@@ -105,6 +105,12 @@ def client(
         Path | None,
         typer.Option(help="Your copy of the experiment's model.weights, where a part of it is frozen."),
     ] = None,
+    private: Annotated[
+        bool,
+        typer.Option(
+            "--private", help="Take part only in runs that hide your class counts (privacy.histogram)."
+        ),
+    ] = False,
     certs: Certs = None,
     insecure: Insecure = False,
 ) -> None:
@@ -132,7 +138,7 @@ def client(
     frozen = None if weights is None else str(weights.absolute())
     with interruptible(lambda: "start it again to rejoin"):
         trust = None if endpoint.certs is None else str(endpoint.certs.path)
-        join(ClientFile(check_name(name), str(place), own, reading, frozen, trust), endpoint, _say)
+        join(ClientFile(check_name(name), str(place), own, reading, frozen, trust, private), endpoint, _say)
 
 
 @app.command()

@@ -29,6 +29,7 @@ class ClientFile:
     reading: dict[str, Any] = field(default_factory=dict)  # how to read it, such as the label column
     weights: str | None = None  # its copy of the file of the frozen part of the model
     certs: str | None = None  # its folder of certificates
+    private: bool = False  # it takes part only where its class counts are hidden from the server
 
 
 class JobFolder:

@@ -28,6 +28,8 @@ def open_context(
     names = client_names(experiment, int(settings["clients"]))
     if client.name not in names:
         raise Refused("client")
+    if client.private and experiment.privacy.histogram == "plain":
+        raise Refused("private")
     number = names.index(client.name)
     federation = _federation(experiment, str(settings["form"]), number, client, shared)
     work, own = build_workplace(experiment, federation), bool(experiment.flower.clients)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from local_net import Net
 from own_files import KINDS, server_config
 
 from counterpoise.core.codec import digest
-from counterpoise.errors import SecurityError
+from counterpoise.errors import RunError, SecurityError
 from counterpoise.flower import commands
 from counterpoise.flower.certs import CertFolder, make_certs
 from counterpoise.flower.identity import CertIdentity, identity_of
@@ -213,6 +214,19 @@ def test_two_clients_with_their_own_data_are_refused(tmp_path: Path) -> None:
 def _folder(path: Path) -> Path:
     path.mkdir()
     return path
+
+
+def test_a_client_may_insist_on_a_hidden_histogram(tmp_path: Path) -> None:
+    """The mode is the server's choice, so a client says for itself what it takes part in."""
+    for mode, admitted in (("plain", False), ("masks", True)):
+        (folder := tmp_path / mode).mkdir()
+        config, net = _own(folder, privacy={"histogram": mode})
+        net.clients["b"] = replace(net.clients["b"], private=True)
+        if admitted:
+            assert net.run(config, folder / "out")["rejected_replies"] == 0
+        else:
+            with pytest.raises(RunError, match=r"did not connect: b"):
+                net.run(config, folder / "out")
 
 
 # Signed keys
