@@ -13,13 +13,14 @@ from counterpoise.core.codec import digest
 from counterpoise.core.local import Local
 from counterpoise.core.messages import Broadcast, Replies, Task
 from counterpoise.core.method import METHODS, PARTS, Method, MethodSpec, build_method
-from counterpoise.core.part import Outputs, Visit
+from counterpoise.core.part import Census, Outputs, Visit
 from counterpoise.core.rng import generator
 from counterpoise.core.tree import Tree, flatten
 from counterpoise.data.dataset import Samples, no_scaling
 from counterpoise.data.federation import Federation
 from counterpoise.engines.choose import EngineSettings
 from counterpoise.engines.workplace import Engine
+from counterpoise.errors import ConfigError
 from counterpoise.models.model import MODELS
 from counterpoise.run.build import build_simulation
 from counterpoise.run.joined import join, share_samples
@@ -45,13 +46,19 @@ COMPOSITIONS: tuple[MethodSpec, ...] = (
     ["fedcm", {"focal": {"gamma": 2.0}}],
     ["fedavg", "ldam", {"deferred_reweighting": {"start": 0.4}}, "balanced_sampler"],
     ["fednova", {"weighted_ce": {"counts": "global"}}],
+    ["fedwcm_x", {"balanced_softmax": {"counts": "global"}}, "balanced_sampler"],
     ["feddyn", {"server_momentum": {"beta": 0.5}}, {"balanced_softmax": {"counts": "global"}}],
+    ["fednova", {"aggregation_balancer": {"scope": "classifier"}}, "layer_cosines"],
+    {"fedbal": {"variant": "released"}},
 )
 
 
+REPEATABLE = {"dp": {"noise": "repeatable"}}  # part -> arguments by which it draws nothing in secret
+
+
 def part_specs() -> list[MethodSpec]:
-    """Each registered part on top of FedAvg."""
-    return [["fedavg", name] for name in PARTS.names()]
+    """Each registered part on top of FedAvg, with arguments by which two runs of a seed are the same."""
+    return [["fedavg", {name: REPEATABLE[name]} if name in REPEATABLE else name] for name in PARTS.names()]
 
 
 def every_spec() -> list[MethodSpec]:
@@ -110,6 +117,16 @@ def searches(spec: MethodSpec | Method) -> bool:
     return method.owner("choose") is not None
 
 
+def needs_many(spec: MethodSpec | Method) -> bool:
+    """Whether a robust rule of a method refuses rounds of three clients."""
+    method = spec if isinstance(spec, Method) else build_method(spec)
+    rules = [part.init for part in method.parts if part.name in ("krum", "trimmed_mean")]
+    try:
+        return any(rule is not None and rule({}, Census(torch.ones(6), CLASSES, 1, 3), {}) for rule in rules)
+    except ConfigError:
+        return True
+
+
 def simulate(
     spec: MethodSpec | Method,
     *,
@@ -123,11 +140,14 @@ def simulate(
     dtype: torch.dtype = torch.float64,
     privacy: Mapping[str, Any] | None = None,
 ) -> Simulation:
-    """A run on a small federation in float64, by default client by client; a search always asks all clients."""
+    """A run on a small federation in float64, by default client by client.
+
+    A search always asks all clients, and so does a rule that needs more of them than three.
+    """
     federation = federation or unequal_federation()
     model = small_model(shape=federation.input_shape) if model is None else model
     local = local or Local(lr=0.1, batch_size=12)
-    cohort = None if searches(spec) else cohort
+    cohort = None if searches(spec) or (cohort == 3 and needs_many(spec)) else cohort
     engine = replace(engine, dtype="float64" if dtype == torch.float64 else "float32")
     return build_simulation(
         federation, spec, model, rounds=rounds, local=local, cohort=cohort, seed=seed, engine=engine,

@@ -12,6 +12,7 @@ from counterpoise.data.dataset import DATASETS
 from counterpoise.data.imbalances import IMBALANCES
 from counterpoise.data.partition import PARTITIONS
 from counterpoise.errors import ConfigError, legal_words, short
+from counterpoise.metrics.probe import PROBES
 from counterpoise.models.model import MODELS
 from counterpoise.registry.registry import Entry, Registry
 
@@ -24,6 +25,7 @@ CATALOGUE: dict[str, Registry[Any]] = {
     "models": MODELS,
     "schedules": SCHEDULES,
     "augmentations": AUGMENTATIONS,
+    "probes": PROBES,
 }
 
 

@@ -28,7 +28,7 @@ def ls(
     kind: Annotated[
         str | None,
         typer.Argument(
-            help="methods, parts, data, imbalances, partitions, models, schedules, augmentations, or runs."
+            help="methods, parts, data, imbalances, partitions, models, schedules, augmentations, probes, or runs."
         ),
     ] = None,
     folder: Annotated[

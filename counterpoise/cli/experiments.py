@@ -128,6 +128,9 @@ def _plan_lines(config: Experiment, simulation: Any) -> Iterator[str]:
     yield f"clients    {len(sizes)} of {int(sizes.min())} to {int(sizes.max())} samples, {config.cohort.size or len(sizes)} per round"
     yield f"model      {config.model.name}: {parameters} parameters{f' and {frozen} frozen ones' if frozen else ''}, inputs {federation.input_shape}"
     yield f"method     {simulation.method.name}: {', '.join(part.name for part in simulation.method.parts) or 'plain averaging'}; client weights: {simulation.method.weighting}"
+    for probe, names in simulation.probe_names().items():
+        yield f"probe      {probe}: {', '.join(names)}"
+    yield from (f"{part:<10} {note}" for part, note in simulation.notes.items())
     yield f"engine     {settings.name} on {settings.device}: {settings.reason}"
     yield from (f"learns     {one.words}" for one in learned_in(config))
     yield "valid"

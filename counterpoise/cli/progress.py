@@ -19,6 +19,7 @@ from counterpoise.cli.terminal import screen
 from counterpoise.run.listener import Listener
 
 if TYPE_CHECKING:
+    from counterpoise.run.store.run import Run
     from counterpoise.sweep.run import Tally
 
 
@@ -79,6 +80,11 @@ class Live(Bar, Listener):
         )
         self._task = self._progress.add_task("run", total=1, scores="")
         self._scores: dict[str, float] = {}
+
+    def began(self, run: Run) -> None:
+        """Print what the method's parts have to say before the run."""
+        for part, note in run.simulation.notes.items():
+            self.say(f"{part}: {note}")
 
     def round_ended(self, row: Mapping[str, Any], rounds: int) -> None:
         """Show the scores of a finished round."""

@@ -40,6 +40,8 @@ PLACES = {
     "partitions": "Named by `name` in `[partition]`; arguments are further keys of that table.",
     "models": "Named by `name` in `[model]`; arguments are further keys of that table.",
     "schedules": "Given by `schedule` in `[local]`: a name, or `{ factor = { by = 0.99 } }`.",
+    "probes": 'Listed in `probes` of `[evaluate]`: `["concentration"]`, or with arguments '
+    '`[{ concentration = { layers = "body.*" } }]`.',
     "augmentations": 'Listed in `augment` of `[data]`: `["flip", { crop = { padding = 2 } }]`.',
 }
 

@@ -119,6 +119,11 @@ class FunctionalModel:
                 state[name].copy_(value)
         return module.eval()
 
+    def load_scored(self, params: Params, buffers: Params) -> tuple[nn.Module, Callable[[Tensor], Outputs]]:
+        """As `load`, and what this copy says of inputs when it is scored."""
+        module = self.load(params, buffers)
+        return module, _Splitter(module).eval()
+
 
 def _refuse_dropout(module: nn.Module) -> None:
     for name, layer in module.named_modules():

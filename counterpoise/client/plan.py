@@ -31,23 +31,24 @@ def make_plan(
     data: ClientData, batch_size: int, epochs: int, batching: Batching, stream: torch.Generator
 ) -> Plan:
     """Every epoch in a fresh order; the last short batch is padded, wrapped or dropped."""
-    steps = _steps(len(data.labels), batch_size, batching)
+    steps = epoch_steps(len(data.labels), batch_size, batching)
     given = f"local.batch_size = {batch_size:,} and local.epochs = {epochs:,}"
     check_fits(PLACE * epochs * steps * batch_size, f"{given}: a client of {len(data.labels):,} samples")
     plans = [_plan_epoch(data, batch_size, batching, stream) for _ in range(epochs)]
     return Plan(torch.cat([p.positions for p in plans]), torch.cat([p.mask for p in plans]))
 
 
-def _steps(count: int, batch_size: int, batching: Batching) -> int:
+def epoch_steps(count: float, batch_size: int, batching: Batching) -> int:
+    """Steps of a pass over so many samples; a mean of several clients' samples need not be whole."""
     if batching == "drop":
         # A client smaller than a batch would never train, so its one batch is wrapped instead.
-        return max(count // batch_size, min(count, 1))
+        return max(int(count // batch_size), min(math.ceil(count), 1))
     return math.ceil(count / batch_size)
 
 
 def _plan_epoch(data: ClientData, batch_size: int, batching: Batching, stream: torch.Generator) -> Plan:
     count = len(data.labels)
-    steps = _steps(count, batch_size, batching)
+    steps = epoch_steps(count, batch_size, batching)
     if data.strata is not None and count:
         positions = _stratify(data, data.strata, steps, batch_size, stream)
         return Plan(positions, torch.ones_like(positions, dtype=torch.bool))

@@ -17,6 +17,14 @@ from counterpoise.registry.schema import LARGEST
 Weighting: TypeAlias = Literal["samples", "uniform"]
 
 SINGLE_OWNER = ("propose", "loss", "gradient", "choose")
+UNPROTECTED = {
+    "survey": "asks clients about their samples",
+    "tally": "sums up what clients have",
+    "choose": "chooses among the replies of clients",
+    "weigh": "weighs clients by what they have",
+    "treat": "treats the updates too",
+    "finish": "may have clients send more than their update",
+}  # hook -> how a part that fills it leads the model by more than the mean of the updates
 
 
 @dataclass(frozen=True)
@@ -39,11 +47,34 @@ class Method:
                     f"{' and '.join(owners)} each set the {hook}, and only one part may; keep one of: {', '.join(owners)}"
                 )
 
+        _refuse_lost_weights([part for part in self.parts if part.weigh is not None])
         search, keeper = self.owner("choose"), self.owner("enroll")
         if search is not None and keeper is not None:
             raise ConfigError(
                 f"{search.name} tries settings out, and {keeper.name} keeps one memory per client, which a trial would change; use only one of them"
             )
+        self._check_private()
+
+    def _check_private(self) -> None:
+        """What a part does not clip and noise would lead the model unprotected."""
+        if (guard := self.guard) is None:
+            return
+        for hook, leads in UNPROTECTED.items():
+            for other in self.parts:
+                if other is not guard and getattr(other, hook) is not None:
+                    raise ConfigError(
+                        f"{guard.name} protects only the updates, and {other.name} {leads}; use only one of them"
+                    )
+
+    @property
+    def guard(self) -> Part | None:
+        """The part that makes the mean of the updates private, where there is one."""
+        return next((part for part in self.parts if part.private), None)
+
+    @property
+    def needs_secret(self) -> bool:
+        """Whether a run draws anything by a key that only the server has."""
+        return self.guard is not None and self.guard.private == "secret"
 
     def owner(self, hook: str) -> Part | None:
         """The first part that fills a hook; hooks with a single owner have no other."""
@@ -59,6 +90,15 @@ class Method:
         for part in self.parts:
             module = module if part.adapt is None else part.adapt(module)
         return module
+
+
+def _refuse_lost_weights(weighers: Sequence[Part]) -> None:
+    """A weigher that replaces all weights would silently undo those before it."""
+    for place, weigher in enumerate(weighers):
+        if place and weigher.replaces_weights:
+            raise ConfigError(
+                f"{weigher.name} replaces the weights that {weighers[place - 1].name} gives; list it first, or multiply them: {{ {weigher.name} = {{ combine = 'multiply' }} }}"
+            )
 
 
 HOMES = ["counterpoise.parts", "counterpoise.methods"]

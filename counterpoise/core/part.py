@@ -12,11 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from counterpoise.core.messages import Replies, Task
-from counterpoise.core.rng import generator
+from counterpoise.core.rng import Key, generator
+from counterpoise.core.secret import SecretKey
 from counterpoise.core.tree import Params, Tree
+from counterpoise.errors import RunError
 
 ZERO, ONE = torch.zeros(()), torch.ones(())
-NOT_HOOKS = ("name", "charts", "server_samples", "reveals")  # fields of a part
 
 
 class Batch(NamedTuple):
@@ -88,6 +89,10 @@ class ClientData(NamedTuple):
     rate: float = 1.0  # factor on the client's learning rate of this round, which all parts then see
 
 
+def _without_settings(samples: float) -> int:
+    raise RuntimeError("this visit comes without the settings of local training")
+
+
 class Visit(NamedTuple):
     """What a part may use when it prepares a client's data for a round; all of it on the CPU."""
 
@@ -98,6 +103,9 @@ class Visit(NamedTuple):
     look: Callable[
         [Tensor], Outputs
     ]  # rows [n] -> the received model's outputs on them, in evaluation mode and not augmented
+    steps: Callable[[float], int] = (
+        _without_settings  # samples -> local steps of a round on so many, by batches and epochs
+    )
 
 
 class Census(NamedTuple):
@@ -106,10 +114,21 @@ class Census(NamedTuple):
     samples: Tensor  # [N] samples of each client
     classes: int
     rounds: int
+    cohort: int = 0  # clients that a round asks, on average; 0: all that have samples
+    poisson: bool = False  # whether each client is asked by a chance of its own, not a fixed number of them
 
     @property
     def clients(self) -> int:
         return len(self.samples)
+
+    @property
+    def eligible(self) -> int:
+        """Clients that may be asked: those with samples."""
+        return int((self.samples > 0).sum())
+
+    @property
+    def asked(self) -> int:
+        return self.cohort or self.eligible
 
     def round_at(self, share: float) -> int:
         """The first round from which on this share of all rounds is done; as a fraction: 0.55 * 100 is above 55 in floats."""
@@ -147,10 +166,17 @@ class Exchange(NamedTuple):
     ask: Callable[[Sequence[Pair]], Tree] | None = (
         None  # pairs of a client and a reply -> [P, ...] counts of that reply's model on what the client holds out
     )
+    secret: SecretKey | None = None  # of the run; clients and reports never see it
 
     def stream(self) -> torch.Generator:
         """The random stream of this part in this round, the same whenever it is asked for."""
         return generator(self.seed, f"server {self.part}", self.round)
+
+    def secret_key(self, *path: Key) -> SecretKey:
+        """The key of this part in this round, for noise that nobody but the server can work out."""
+        if self.secret is None:
+            raise RunError(f"{self.part} needs a server with a secret key, and this one has none")
+        return self.secret.derive(f"server {self.part}", self.round, *path)
 
     def seen_by(self, part: str) -> Exchange:
         """The exchange as a part looks at it, its own upload at hand."""
@@ -162,6 +188,11 @@ Judge: TypeAlias = Callable[
 ]  # selections of replies [M, K] -> [M] validation score of the model that each averages to
 
 
+Privacy: TypeAlias = Literal[
+    "secret", "repeatable"
+]  # who can work out the noise: the server, or whoever knows the seed
+
+
 class Chart(NamedTuple):
     """A quantity of a part's server slot, recorded at every evaluation and drawn by the report."""
 
@@ -169,7 +200,7 @@ class Chart(NamedTuple):
     kind: Literal["curve", "bars", "flow", "tree"]  # [], [n], [n, n] from row to column, [n, ...] nodes
     title: str
     read: Callable[[Tree], Tensor]  # server slot -> numbers of the kind's shape
-    axis: Literal["", "clients", "classes"] = ""  # what the entries of bars and flows stand for
+    axis: Literal["", "clients", "classes", "layers"] = ""  # what the entries of bars and flows stand for
     columns: tuple[
         str, ...
     ] = ()  # what a tree's nodes hold; the first is the row of the parent, -1 at the root
@@ -178,15 +209,27 @@ class Chart(NamedTuple):
 class Reveals(NamedTuple):
     """What the server learns of a client's data from a part, in words; empty where the part does not say.
 
-    `upload`: what `finish` returns besides memory; "nothing" where that is always empty.
+    `observed`: what `observe` returns. `upload`: what `finish` returns besides memory; "nothing" where that is always empty. `judged`: what clients count for a
+    `weigh` that asks them to judge models.
     """
 
     survey: str = ""
     tally: str = ""
+    observed: str = ""
     upload: str = ""
+    judged: str = ""
 
 
 SILENT = Reveals()
+
+
+def layer_names(params: Params) -> list[str]:
+    """The layers that the axis "layers" of a chart stands for: those with a weight of two axes or more, 2 before 10."""
+    names = [name for name, p in params.items() if p.dim() > 1]
+    return sorted(
+        names,
+        key=lambda name: [(len(word), word) if word.isdigit() else (0, word) for word in name.split(".")],
+    )
 
 
 @dataclass(frozen=True)
@@ -220,6 +263,9 @@ class Part:
     )
 
     # client, one by one
+    observe: Callable[[ClientData, Visit], Tree] | None = (
+        None  # the client's own data, visit -> what is sent with its reply and not kept; what is shared decides its names and shapes
+    )
     prepare: Callable[[ClientData, Visit], tuple[ClientData, Tree]] | None = (
         None  # data, visit -> data, memory; without `enroll` the memory may have any shape, and no other hook sees it
     )
@@ -266,14 +312,23 @@ class Part:
         None  # params, buffers, memory -> params, buffers; a chain in listed order
     )
 
+    note: Callable[[Census], str] | None = (
+        None  # one line that whoever starts the run should read; kept in its record
+    )
     charts: tuple[Chart, ...] = ()  # what the report shows of the server slot
     server_samples: bool = False  # whether `update` measures models on samples of the server's own
+    drops_outliers: bool = (
+        False  # whether what few clients send may count for nothing, also where only they hold a class
+    )
+    private: Privacy | None = (
+        None  # `treat` makes the mean of the updates private, by the run's secret key or repeatably by its seed
+    )
     reveals: Reveals = SILENT  # in words; a part with `survey`, `tally` or `finish` must say it
+    replaces_weights: bool = False  # whether `weigh` ignores the weights that it is given
 
     def hooks(self) -> list[str]:
         """Names of the hooks this part fills."""
-        hooks = (f.name for f in fields(self) if f.name not in NOT_HOOKS)
-        return [name for name in hooks if getattr(self, name) is not None]
+        return [field.name for field in fields(self) if callable(getattr(self, field.name))]
 
 
 def whole_slot(slot: Tree, round: int) -> Tree:

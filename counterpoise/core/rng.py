@@ -15,9 +15,14 @@ import torch
 Key = str | int
 
 
+def name_of(*path: Key) -> str:
+    """The path as text: in JSON, so that no two paths are equal."""
+    return json.dumps([key if isinstance(key, str) else int(key) for key in path])
+
+
 def key_bits(seed: int, purpose: str, *path: Key) -> int:
-    """64 bits that belong to this path alone: encoded as JSON, so that no two paths are equal."""
-    text = json.dumps([int(seed), purpose, *(key if isinstance(key, str) else int(key) for key in path)])
+    """64 bits that belong to this path alone."""
+    text = name_of(seed, purpose, *path)
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
 
 

@@ -19,6 +19,7 @@ from counterpoise.engines.workplace import (
     Opened,
     Workload,
     Workplace,
+    add_observed,
     batches_of,
     check_replies_fit,
     open_task,
@@ -56,6 +57,7 @@ def train_opened(work: Workplace, opened: Opened, broadcast: Broadcast) -> Resul
         for batch in batches_of(work, opened):
             progress = step(method, model, progress, batch, stats, direct_gradient)
     result = end(method, broadcast.params, progress, opened.memory, stats)
+    result = add_observed(result, work.place(opened.observed))
     return result._replace(private=(opened.private,))
 
 

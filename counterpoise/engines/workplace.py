@@ -12,7 +12,7 @@ from torch import Tensor
 
 from counterpoise.client.functional import FunctionalModel
 from counterpoise.client.measure import outputs_of
-from counterpoise.client.plan import Plan, make_plan
+from counterpoise.client.plan import Plan, epoch_steps, make_plan
 from counterpoise.core.local import Local
 from counterpoise.core.messages import Broadcast, Result, Task
 from counterpoise.core.method import Method
@@ -101,6 +101,10 @@ class Workplace:
         found = outputs_of(self.model, broadcast.params, broadcast.buffers, x, scaling)
         return Outputs(found.logits.cpu(), found.features.cpu())
 
+    def steps(self, samples: float) -> int:
+        """Local steps of a round on so many samples."""
+        return self.local.epochs * epoch_steps(samples, self.local.batch_size, self.local.batching)
+
     @cached_property
     def local_numbers(self) -> tuple[Tensor, Tensor, Tensor]:
         """Momentum, epochs and batch size, the same for every client and round."""
@@ -125,6 +129,7 @@ class Opened(NamedTuple):
     stats: Stats
     memory: Memory  # of parts that enroll: it stacks
     private: Memory  # of parts that only prepare: of any shape, and on the CPU
+    observed: dict[str, Tree]  # part name -> what it sends of the client's data
 
 
 class Workload(NamedTuple):
@@ -145,8 +150,11 @@ class Workload(NamedTuple):
 def open_task(work: Workplace, task: Task, memory: Memory, broadcast: Broadcast) -> Opened:
     """Let the parts prepare the client's data, then plan the round."""
     given, kept = work.federation.client(task.client), dict(memory)
-    data = given
+    data, observed = given, dict[str, Tree]()
     for part in work.method.parts:
+        if part.observe is not None:
+            seen = part.observe(given, _visit(work, part, task, kept, broadcast))
+            observed.update({part.name: seen} if seen else {})
         if part.prepare is not None:
             data, own = part.prepare(data, _visit(work, part, task, kept, broadcast))
             kept.update({part.name: own} if own else {})
@@ -157,13 +165,19 @@ def open_task(work: Workplace, task: Task, memory: Memory, broadcast: Broadcast)
     enrolled = {part.name for part in work.method.parts if part.enroll is not None}
     stacking = work.place({name: own for name, own in kept.items() if name in enrolled})
     private = {name: own for name, own in kept.items() if name not in enrolled}
-    return Opened(data, plan, draws, stats, stacking, private)
+    return Opened(data, plan, draws, stats, stacking, private, observed)
+
+
+def add_observed(result: Result, observed: dict[str, Tree]) -> Result:
+    """The result with what parts observed of the client's data, beside what they send after training."""
+    sent = {name: result.upload.get(name, {}) | seen for name, seen in observed.items()}
+    return result._replace(upload=result.upload | sent)
 
 
 def _visit(work: Workplace, part: Part, task: Task, memory: Memory, broadcast: Broadcast) -> Visit:
     shared, kept = (tmap(Tensor.cpu, of.get(part.name, {})) for of in (broadcast.shared, memory))
     stream = generator(work.seed, f"prepare {part.name}", broadcast.round, task.client)
-    return Visit(shared, kept, task.knobs, stream, partial(work.outputs_on, broadcast))
+    return Visit(shared, kept, task.knobs, stream, partial(work.outputs_on, broadcast), work.steps)
 
 
 def draw_augmentation(work: Workplace, plan: Plan, stream: torch.Generator) -> Draws:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from counterpoise.client.probing import names_given
 from counterpoise.data.tables.table import open_table
 from counterpoise.errors import ConfigError, RunError, listed, short
 from counterpoise.flower import adapter, children
@@ -24,6 +25,7 @@ from counterpoise.flower.job import JobFolder, check_name, job_settings
 from counterpoise.flower.own_data import describe_form, server_data
 from counterpoise.flower.serve import LOG, Prepared, Say, run
 from counterpoise.flower.workplaces import build_workplace
+from counterpoise.metrics.probe import build_probes
 from counterpoise.run.assemble import load_federation
 from counterpoise.run.config.experiment import Experiment, load_experiment, make_experiment
 from counterpoise.run.listener import Listener
@@ -136,7 +138,8 @@ def _count_clients(experiment: Experiment) -> tuple[int, str]:
             raise ConfigError(f"flower.clients must be names that differ, not {short(names)}")
         return len(names), describe_form(experiment)
     federation = load_federation(experiment)
-    build_workplace(experiment, federation)
+    work = build_workplace(experiment, federation)
+    names_given(work.model, work.federation, build_probes(experiment.evaluate.probes or ()))
     return len(federation.clients), ""
 
 

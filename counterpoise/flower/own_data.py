@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from counterpoise.client.probing import check_samples
 from counterpoise.core.rng import numpy_generator
 from counterpoise.data.dataset import DATASETS, Dataset, Samples, no_scaling
 from counterpoise.data.faults import check_share
@@ -26,6 +27,7 @@ from counterpoise.data.tables.table import fitted_table, is_table, open_table
 from counterpoise.errors import ConfigError, DataError, RunError, listed
 from counterpoise.flower.data_form import DESCRIBED, IMAGE_DIMENSIONS, NAME, DataForm, read_form
 from counterpoise.flower.messages import Hello
+from counterpoise.metrics.probe import build_probes
 from counterpoise.run.assemble import load_dataset
 from counterpoise.run.config.experiment import Experiment
 
@@ -40,8 +42,11 @@ class ServerData(NamedTuple):
 
 
 def describe_form(experiment: Experiment) -> str:
-    """The form of the server's own data, as clients receive it."""
-    return server_data(experiment).form.text()
+    """The form of the server's own data, as clients receive it; a probe needs samples of it."""
+    own = server_data(experiment)
+    for probe in build_probes(experiment.evaluate.probes or ()):
+        check_samples(own.test, probe)
+    return own.form.text()
 
 
 def server_data(experiment: Experiment, drop: Callable[[str], str] = drop_key) -> ServerData:

@@ -94,6 +94,8 @@ def _blocks(conv_norm: ConvNorm, depths: tuple[int, ...], width: int) -> list[nn
 class BasicBlock(nn.Module):
     """``relu(residual(x) + shortcut(x))``; the shortcut is a 1x1 convolution where the shape changes, else x."""
 
+    activated = True  # what it returns is an activation, though no layer of its own computes it
+
     def __init__(self, conv_norm: ConvNorm, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
         first, second = conv_norm(inputs, outputs, 3, stride), conv_norm(outputs, outputs, 3, 1)

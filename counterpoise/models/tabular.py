@@ -56,6 +56,8 @@ class LSTM(nn.Module):
     Weights have the names, shapes and gate order of a one-layer ``torch.nn.LSTM``, so its state dict fits.
     """
 
+    activated = True  # what it returns is an activation, though no layer of its own computes it
+
     def __init__(self, inputs: int, hidden: int) -> None:
         super().__init__()
         self.hidden = hidden

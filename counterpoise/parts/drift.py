@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Literal, TypeAlias
+
 import torch
+from torch import Tensor
 
 from counterpoise.core.method import part
 from counterpoise.core.part import Census, Chart, Exchange, Part, Reveals, Stats, Step, whole_slot
@@ -12,8 +15,10 @@ from counterpoise.registry.schema import Fraction, NonNegative
 PROX = "Li et al. 2020, arXiv:1812.06127"
 SCAFFOLD = "Karimireddy et al. 2020, arXiv:1910.06378, Algorithm 1"
 TINY = 1e-12
+TRAVELLED = "its number of local steps, times the learning rate"  # what `travel` uploads, in words
 FEDDYN = "Acar et al. 2021, arXiv:2111.04263, Algorithm 1"
 FEDCM = "Xu et al. 2021, arXiv:2106.10874, Algorithm 2"
+MomentumForm: TypeAlias = Literal["resolved", "scaled", "printed"]
 
 
 @part(paper=PROX, off={"mu": 0.0})
@@ -111,8 +116,11 @@ def dynamic_regulariser(alpha: NonNegative = 0.1) -> Part:
 
 
 @part(paper=FEDCM, off={"alpha": 1.0})
-def server_direction(alpha: Fraction = 0.1) -> Part:
-    """``alpha g + (1 - alpha) m`` with ``m = -mean delta / (lr mean steps)`` of the round before, by that round's lr."""
+def server_direction(alpha: Fraction = 0.1, momentum_form: MomentumForm = "resolved") -> Part:
+    """``alpha g + (1 - alpha) m`` with ``m = -mean delta / (lr mean steps)`` of the round before, by that round's lr.
+
+    The other forms are readings of the paper on FedWCM: see `server_turn`.
+    """
 
     def init(params: Params, census: Census, surveys: Tree) -> Tree:
         return {"direction": zeros(params)}
@@ -121,14 +129,14 @@ def server_direction(alpha: Fraction = 0.1) -> Part:
         return shared
 
     def adjust(grads: Params, slot: Tree, step: Step) -> tuple[Params, Tree]:
-        return tmap(lambda g, m: torch.lerp(m, g, alpha), grads, slot["direction"]), slot
+        return follow(grads, slot["direction"], alpha), slot
 
     def finish(delta: Params, slot: Tree, memory: Tree, stats: Stats) -> tuple[Tree, Tree]:
-        return {"travelled": stats.lr * stats.steps}, memory
+        return travel(stats), memory
 
     def update(delta: Params, slot: Tree, exchange: Exchange) -> tuple[Params, Tree]:
-        travelled = exchange.upload["travelled"].mean()
-        return delta, {"direction": multiply(delta, -1 / travelled.clamp(min=1e-12))}
+        delta, direction = server_turn(delta, exchange, momentum_form)
+        return delta, {"direction": direction}
 
     return Part(
         init=init,
@@ -137,5 +145,29 @@ def server_direction(alpha: Fraction = 0.1) -> Part:
         adjust=adjust,
         finish=finish,
         update=update,
-        reveals=Reveals(upload="its number of local steps, times the learning rate"),
+        reveals=Reveals(upload=TRAVELLED),
     )
+
+
+def follow(grads: Params, direction: Params, alpha: float | Tensor) -> Params:
+    """``alpha g + (1 - alpha) m``: alpha is the share of the client's own gradient."""
+    return tmap(lambda g, m: torch.lerp(m, g, alpha), grads, direction)
+
+
+def travel(stats: Stats) -> Tree:
+    """What a client uploads for `server_turn`: how far unit gradients would have taken it."""
+    return {"travelled": stats.lr * stats.steps}
+
+
+def server_turn(delta: Params, exchange: Exchange, form: MomentumForm) -> tuple[Params, Params]:
+    """What the server adds to the model, and the direction that clients follow next; ``d = delta / (lr mean steps)``.
+
+    resolved: delta and -d. scaled: d and -d, the server's step divided as well. printed: -d and d, with the signs of
+    FedWCM's Algorithm 1, by which both server and momentum go uphill.
+    """
+    length = exchange.upload["travelled"].mean()
+    downhill = multiply(delta, -1 / length.clamp(min=TINY))
+    if form == "resolved":
+        return delta, downhill
+    uphill = multiply(downhill, -1.0)
+    return (uphill, downhill) if form == "scaled" else (downhill, uphill)

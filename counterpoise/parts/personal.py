@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from counterpoise.core.method import part
-from counterpoise.core.part import Part, Stats, Step
+from counterpoise.core.part import Part, Reveals, Stats, Step
 from counterpoise.core.tree import Params, Tree, add, subtract, tmap
 from counterpoise.parts.posthoc import BIAS, WEIGHT, with_head
 from counterpoise.registry.schema import NonNegative
@@ -41,7 +41,14 @@ def personal_model(pull: NonNegative = 0.1) -> Part:
     def own(params: Params, buffers: Params, memory: Tree) -> tuple[Params, Params]:
         return memory["params"], memory.get("buffers", {})
 
-    return Part(enroll=enroll, start=start, adjust=adjust, finish=finish, own=own)
+    return Part(
+        enroll=enroll,
+        start=start,
+        adjust=adjust,
+        finish=finish,
+        own=own,
+        reveals=Reveals(upload="nothing"),
+    )
 
 
 def _kept(params: Params, buffers: Params) -> Tree:
@@ -79,4 +86,12 @@ def private_head() -> Part:
         added = {WEIGHT: params[WEIGHT] + memory["weight"], BIAS: params[BIAS] + memory["bias"]}
         return params | added, buffers
 
-    return Part(adapt=with_head(bias=True), enroll=enroll, start=start, adjust=adjust, finish=finish, own=own)
+    return Part(
+        adapt=with_head(bias=True),
+        enroll=enroll,
+        start=start,
+        adjust=adjust,
+        finish=finish,
+        own=own,
+        reveals=Reveals(upload="nothing"),
+    )

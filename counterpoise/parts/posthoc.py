@@ -11,6 +11,7 @@ from counterpoise.core.method import part
 from counterpoise.core.part import Census, Part
 from counterpoise.core.tree import Params, Tree
 from counterpoise.errors import ConfigError
+from counterpoise.models.heads import EtfHead
 from counterpoise.parts.counts import SUM_OF_COUNTS, class_counts
 from counterpoise.registry.schema import NonNegative
 
@@ -54,16 +55,17 @@ def tau_norm(tau: NonNegative = 1.0) -> Part:
     return Part(adapt=with_head(bias=False), present=present)
 
 
-def with_head(bias: bool) -> Callable[[nn.Module], nn.Module]:
-    """Refuses a model without a last layer of this form, or with a frozen one, which is not among the parameters."""
+def with_head(bias: bool, frozen: bool = False) -> Callable[[nn.Module], nn.Module]:
+    """Refuses a model without a last layer of this form, and, unless `frozen`, a frozen one, which is not among the parameters."""
+    kinds = (nn.Linear, EtfHead) if frozen else nn.Linear
 
     def adapt(module: nn.Module) -> nn.Module:
         head = getattr(module, "head", None)
-        if not isinstance(head, nn.Linear) or (bias and head.bias is None):
+        if not isinstance(head, kinds) or (bias and head.bias is None):
             raise ConfigError(
                 f"model {type(module).__name__} must have a linear layer `head`{' with a bias' if bias else ''}"
             )
-        if not all(p.requires_grad for p in head.parameters()):
+        if not frozen and not all(p.requires_grad for p in head.parameters()):
             raise ConfigError(
                 f"model {type(module).__name__} must have a `head` that is trained, not a frozen one"
             )

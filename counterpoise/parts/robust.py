@@ -5,17 +5,21 @@ A rule that ignores outliers also ignores the few clients that hold a rare class
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Annotated
 
 import torch
 from torch import Tensor
 
 from counterpoise.core.method import part
-from counterpoise.core.part import Exchange, Part
+from counterpoise.core.part import Census, Exchange, Part
 from counterpoise.core.tree import Params, Tree, leaves, row_norms, scale_rows, tmap
+from counterpoise.errors import ConfigError
 from counterpoise.registry.schema import Interval, Positive, Whole
 
 YIN = "Yin et al. 2018, arXiv:1803.01498"
+MOST_REPLIES = 2**53  # more than any round has
 Trim = Annotated[float, Interval(0, 0.5, open_high=True)]
 
 
@@ -24,31 +28,33 @@ def median() -> Part:
     """``delta_j <- median over the replies of (delta_k)_j`` for each coordinate j; of an even number the mean of the middle two."""
 
     def treat(deltas: Params, slot: Tree, exchange: Exchange) -> Params:
-        return tmap(lambda leaf: _for_all(_median(leaf), leaf), deltas)
+        return tmap(lambda leaf: for_all(_median(leaf), leaf), deltas)
 
-    return Part(treat=treat)
+    return Part(treat=treat, drops_outliers=True)
 
 
 @part(paper=YIN, off={"beta": 0.0})
 def trimmed_mean(beta: Trim = 0.2) -> Part:
-    """The weighted mean of each coordinate without its ``floor(beta K)`` largest and as many smallest values."""
+    """The weighted mean of each coordinate without its ``floor(beta K)`` largest and as many smallest values.
+
+    Cohorts of fewer than ``1 / beta`` clients are refused; so few replies of a larger one are averaged as they are.
+    """
 
     def treat(deltas: Params, slot: Tree, exchange: Exchange) -> Params:
         cut = int(beta * len(exchange.weights))
         return (
-            tmap(lambda leaf: _for_all(_trimmed(leaf, exchange.weights, cut), leaf), deltas)
-            if cut
-            else deltas
+            tmap(lambda leaf: for_all(_trimmed(leaf, exchange.weights, cut), leaf), deltas) if cut else deltas
         )
 
-    return Part(treat=treat)
+    return Part(init=needs_clients("trimmed_mean", least_trimmed(beta)), treat=treat, drops_outliers=beta > 0)
 
 
 @part(paper="Blanchard et al. 2017, arXiv:1703.02757")
 def krum(byzantine: Whole = 1) -> Part:
     """The one update with the least sum of squared distances to its ``K - byzantine - 2`` nearest others.
 
-    With fewer than ``byzantine + 3`` replies the nearest one counts.
+    Cohorts of fewer than ``2 byzantine + 3`` clients are refused. So few replies of a larger one are still compared; of
+    fewer than ``byzantine + 3`` the nearest one counts.
     """
 
     def treat(deltas: Params, slot: Tree, exchange: Exchange) -> Params:
@@ -57,9 +63,9 @@ def krum(byzantine: Whole = 1) -> Part:
         gaps = squared_distances(deltas, count).fill_diagonal_(torch.inf)
         scores = gaps.sort(dim=1).values[:, :near].sum(1) if count > 1 else gaps.new_zeros(1)
         best = int(scores.argmin())
-        return tmap(lambda leaf: _for_all(leaf[best], leaf), deltas)
+        return tmap(lambda leaf: for_all(leaf[best], leaf), deltas)
 
-    return Part(treat=treat)
+    return Part(init=needs_clients("krum", 2 * byzantine + 3), treat=treat, drops_outliers=True)
 
 
 @part(paper="Sun et al. 2019, arXiv:1911.07963")
@@ -67,10 +73,36 @@ def clip_updates(norm: Positive = 1.0) -> Part:
     """``delta_k <- delta_k min(1, norm / |delta_k|)``: no update is longer than `norm`."""
 
     def treat(deltas: Params, slot: Tree, exchange: Exchange) -> Params:
-        size = row_norms(deltas, len(exchange.weights))
-        return scale_rows(deltas, (norm / size.clamp(min=1e-300)).clamp(max=1.0))
+        return clip_rows(deltas, norm, len(exchange.weights))
 
     return Part(treat=treat)
+
+
+def needs_clients(rule: str, least: int) -> Callable[[Params, Census, Tree], Tree]:
+    """An `init` that refuses rounds too small for the rule to do what it is for; lost replies do not stop a run."""
+
+    def init(params: Params, census: Census, surveys: Tree) -> Tree:
+        if census.asked < least:
+            raise ConfigError(
+                f"{rule} needs at least {least} clients per round with these arguments, not {census.asked}; change them or cohort.size"
+            )
+        return {}
+
+    return init
+
+
+def clip_rows(stacked: Params, bound: float, count: int) -> Params:
+    """Rows taken as one vector, none longer than the bound."""
+    size = row_norms(stacked, count)
+    return scale_rows(stacked, (bound / size.clamp(min=1e-300)).clamp(max=1.0))
+
+
+def least_trimmed(beta: float) -> int:
+    """Smallest number of replies of which any are left out; 1 where a beta of 0 asks for none."""
+    if not beta:
+        return 1
+    near = math.ceil(min(1 / beta, MOST_REPLIES))
+    return next((count for count in (near - 1, near) if int(beta * count)), near + 1)
 
 
 def squared_distances(stacked: Params, count: int) -> Tensor:
@@ -95,6 +127,6 @@ def _trimmed(leaf: Tensor, weights: Tensor, cut: int) -> Tensor:
     return (kept * leaf).sum(0) / kept.sum(0).clamp(min=1e-12)
 
 
-def _for_all(mean: Tensor, leaf: Tensor) -> Tensor:
+def for_all(mean: Tensor, leaf: Tensor) -> Tensor:
     """The same update from everyone, so that whatever their weights are they average to it."""
     return mean.expand_as(leaf)

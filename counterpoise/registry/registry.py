@@ -39,6 +39,7 @@ PLACES = {
     "partition": Place("partition.name", "counterpoise ls partitions"),
     "model": Place("model.name", "counterpoise ls models"),
     "schedule": Place("local.schedule", "counterpoise ls schedules"),
+    "probe": Place("evaluate.probes", "counterpoise ls probes"),
 }
 
 

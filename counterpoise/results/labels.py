@@ -127,6 +127,7 @@ def _flatten(config: Mapping[str, Any]) -> dict[str, Any]:
             continue
         inner = value.items() if isinstance(value, Mapping) else [("", value)]
         flat |= {f"{key}.{name}".rstrip("."): content for name, content in inner}
+    flat.pop("evaluate.probes", None)  # who looks at a model does not change the problem
     return flat
 
 

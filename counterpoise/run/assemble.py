@@ -92,6 +92,7 @@ def assemble(
         freeze=tuple(experiment.model.freeze or ()),
         head=experiment.model.head,
         privacy=experiment.privacy,
+        probes=tuple(experiment.evaluate.probes or ()),
         connect=connect,
     )
 

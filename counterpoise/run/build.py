@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from counterpoise.client.functional import FunctionalModel
+from counterpoise.client.probing import names_given
 from counterpoise.client.round import enroll
 from counterpoise.core.local import Local
 from counterpoise.core.method import Method, MethodSpec, build_method
@@ -23,6 +24,7 @@ from counterpoise.engines.sums import check_sums
 from counterpoise.engines.workplace import Engine, Workplace, check_replies_fit
 from counterpoise.errors import ConfigError, short
 from counterpoise.metrics import Shots, shots_by_rule
+from counterpoise.metrics.probe import ProbeSpec, build_probes
 from counterpoise.metrics.scoring import Scoring
 from counterpoise.models.heads import Head
 from counterpoise.models.model import MODELS, build_model
@@ -56,13 +58,14 @@ def build_simulation(
     freeze: tuple[str, ...] = (),
     head: Head | None = None,
     privacy: PrivacySettings | Mapping[str, Any] | None = None,
+    probes: Sequence[ProbeSpec] = (),
     connect: Connect = build_engine,
 ) -> Simulation:
     """Put the pieces together, checking that they fit; `connect` makes the engine, by default one in this process.
 
     A model given by name starts from parameters drawn for the seed; a module starts as it is, unless `draw_parameters`.
-    `weights`, `freeze` and `head` are those of [model] in a config; frozen parameters of a module stay frozen; `privacy` is
-    the table of this name.
+    `weights`, `freeze` and `head` are those of [model] in a config; frozen parameters of a module stay frozen.
+    `probes` are those of [evaluate], `privacy` is the table of this name.
     Settings may be a dict, as in a config; an engine may be its name and a cohort its size.
     """
     _check_pieces(federation, model)
@@ -90,15 +93,17 @@ def build_simulation(
     _check_precision(functional, settings, federation)
     _check_search(composed, federation, cohort)
     _check_server_samples(composed, federation)
-    work = Workplace(
-        composed, functional, local, federation, seed, augment, settings_of(PrivacySettings, privacy)
-    )
+    _check_private(composed, functional)
+    hidden = settings_of(PrivacySettings, privacy)
+    work = Workplace(composed, functional, local, federation, seed, augment, hidden)
     check_sums(work)
     _check_cohort(work, cohort)
     resolved = resolve_engine(settings, work, cohort.size or len(federation.clients), rounds)
     scoring = scoring or Scoring(shots_by_counts(federation), federation.classes)
     _check_scoring(scoring, federation)
-    return Simulation(composed, work, connect(resolved, work), resolved, cohort, rounds, seed, scoring)
+    looks = build_probes(probes)
+    names_given(functional, federation, looks)
+    return Simulation(composed, work, connect(resolved, work), resolved, cohort, rounds, seed, scoring, looks)
 
 
 def shots_by_counts(federation: Federation) -> Shots:
@@ -168,6 +173,14 @@ def _check_server_samples(method: Method, federation: Federation) -> None:
     if learner is not None and federation.validation is None:
         raise ConfigError(
             f"{learner} learns from samples of the server here: data.validation must be above 0"
+        )
+
+
+def _check_private(method: Method, model: FunctionalModel) -> None:
+    guard, buffers = method.guard, sorted(model.buffers())
+    if guard is not None and buffers:
+        raise ConfigError(
+            f'{guard.name} protects only the updates, and the model\'s running statistics ({buffers[0]}) would be averaged unprotected; use GroupNorm: model.norm = "group"'
         )
 
 

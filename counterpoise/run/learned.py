@@ -38,7 +38,7 @@ def what_the_server_learns(method: Method, asked: Sequence[Part] = (), measured:
     found = [Learned("how many samples it trains on, and how many it holds out", EACH, weights)]
     found += [one for part in (*method.parts, *asked) for one in _before_round_0(part)]
     found += [Learned("its change of the model, its buffers and its mean training loss", ROUNDS, "training")]
-    found += [one for part in method.parts for one in _uploads(part)]
+    found += [one for part in method.parts for one in _in_rounds(part)]
     if measured:
         what = (
             "its confusion counts, by class, and sums of confidences and losses on the samples it holds out"
@@ -54,10 +54,14 @@ def _before_round_0(part: Part) -> Iterator[Learned]:
         yield Learned(part.reveals.tally or UNSAID, SUM, part.name)
 
 
-def _uploads(part: Part) -> Iterator[Learned]:
+def _in_rounds(part: Part) -> Iterator[Learned]:
     """Whether a `finish` uploads anything is known only when it runs; so a part that says nothing is not trusted."""
+    if part.observe is not None:
+        yield Learned(part.reveals.observed or UNSAID, ROUNDS, part.name)
     if part.finish is not None and part.reveals.upload != "nothing":
         yield Learned(part.reveals.upload or UNSAID, ROUNDS, part.name)
+    if part.reveals.judged:
+        yield Learned(part.reveals.judged, ROUNDS, part.name)
 
 
 def learned_in(experiment: Experiment) -> list[Learned]:
@@ -85,4 +89,5 @@ def _who_measures(experiment: Experiment, method: Method) -> str:
     search = method.owner("choose")
     alone = experiment.data.validation > 0 and not experiment.flower.clients
     searching = [] if search is None or alone else [f"{search.name}, as the server has no validation samples"]
-    return "; ".join([*searching, *(["evaluate.clients"] if experiment.evaluate.clients else [])])
+    scored = [f"evaluate.{key}" for key in ("clients", "personal") if getattr(experiment.evaluate, key)]
+    return "; ".join([*searching, *scored])

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from counterpoise.client.measure import measure, measure_many
+from counterpoise.client.probing import look, names_given, server_samples
 from counterpoise.core.messages import Replies, Task
 from counterpoise.core.method import Method
 from counterpoise.core.part import Census, Measure, Measurement, Pair
+from counterpoise.core.secret import SecretKey
 from counterpoise.core.tree import Params, Tree, bytes_of, stack, take, tmap
 from counterpoise.data.dataset import Samples
 from counterpoise.engines.arithmetic import arithmetic, threads
@@ -21,7 +23,9 @@ from counterpoise.engines.embedded import Request, train_all
 from counterpoise.engines.service import first_memory
 from counterpoise.engines.workplace import Engine, Workplace, open_task
 from counterpoise.metrics import balanced_accuracy
+from counterpoise.metrics.probe import Probe
 from counterpoise.metrics.scoring import Scoring, count, count_all, score_clients
+from counterpoise.run.caution import warn_of_lost_tail
 from counterpoise.server.cohort import Cohort
 from counterpoise.server.round import (
     Outcome,
@@ -51,24 +55,41 @@ class Simulation:
     rounds: int
     seed: int
     scoring: Scoring
+    probes: tuple[Probe, ...] = ()
+    secret: SecretKey = field(default_factory=SecretKey.new)  # a run in a folder has its own from there
 
     @property
     def server(self) -> Server:
         """What all rounds share."""
         clients = len(self.work.federation.clients)
-        bound = self.cohort.max_influence or None
-        return Server(self.method, self.engine, clients, self.validate, self._measure(), bound, self.seed)
+        # A bound by the median of all would let one client's update change those of others.
+        bound = None if self.method.guard is not None else self.cohort.max_influence or None
+        known = self.validate, self._measure(), bound, self.seed, self.secret
+        return Server(self.method, self.engine, clients, *known)
+
+    @property
+    def census(self) -> Census:
+        """What the server knows before round 0."""
+        federation = self.work.federation
+        samples = federation.samples()
+        asked, poisson = self.cohort.expected(samples), self.cohort.sampling == "bernoulli"
+        return Census(samples, len(federation.classes), self.rounds, asked, poisson)
+
+    @property
+    def notes(self) -> dict[str, str]:
+        """Part name -> what whoever starts the run should read."""
+        return {part.name: part.note(self.census) for part in self.method.parts if part.note is not None}
 
     def open(self) -> ServerState:
         """The server before round 0; clears the memory of all clients."""
+        warn_of_lost_tail(self.method, self.work.federation)
         self.engine.memory.clear()
         model, federation = self.work.model, self.work.federation
-        census = Census(federation.samples(), len(federation.classes), self.rounds)
         device = federation.train.x.device
         params, buffers = (
             {name: t.to(device) for name, t in tree.items()} for tree in (model.params(), model.buffers())
         )
-        return open_server(self.method, params, buffers, census, self.engine)
+        return open_server(self.method, params, buffers, self.census, self.engine)
 
     def advance(self, state: ServerState, tasks: Sequence[Task] | None = None) -> tuple[ServerState, Outcome]:
         """One more round, of these tasks or of those of the drawn cohort."""
@@ -85,7 +106,9 @@ class Simulation:
 
     def tasks(self, state: ServerState) -> Sequence[Task]:
         """The tasks of the next round."""
-        cohort = self.cohort.draw(self.seed, state.round, self.work.federation.samples())
+        # Sampling protects clients only from those who cannot work out who was asked.
+        seed = self.secret.derive("cohort").seed() if self.method.needs_secret else self.seed
+        cohort = self.cohort.draw(seed, state.round, self.work.federation.samples())
         return propose_tasks(self.method, state.slots, state.round, cohort)
 
     def conclude(
@@ -120,12 +143,18 @@ class Simulation:
                 own = self.engine.measure_own(clients, *self.presented(state), count)
                 scores["personal"] = score_clients(clients, list(own["confusion"]))
                 scores["personal_balanced_accuracy"] = scores["personal"]["mean_client_balanced_accuracy"]
+            if self.probes:
+                scores["probes"] = self._probe(state)
         return scores | self.diagnostics(state)
 
     def diagnostics(self, state: ServerState) -> dict[str, Any]:
         """The charts of the method's parts."""
         found = diagnose(self.method, state)
         return {"diagnostics": found} if found else {}
+
+    def probe_names(self) -> dict[str, list[str]]:
+        """Names of the numbers that each probe gives."""
+        return names_given(self.work.model, self.work.federation, self.probes)
 
     def validate(self, models: Params, buffers: Params) -> Scores:
         """Balanced accuracy of stacked models on the server's validation set, else on all held-out client samples."""
@@ -165,6 +194,12 @@ class Simulation:
     def _score(self, state: ServerState, samples: Samples) -> dict[str, Any]:
         sums = measure(self.work.model, *self.presented(state), samples, self.work.federation.scaling)
         return self.scoring.scores(sums)
+
+    def _probe(self, state: ServerState) -> dict[str, Any]:
+        """Probe name -> its numbers of the scored model."""
+        federation, (params, buffers) = self.work.federation, self.presented(state)
+        own = server_samples(federation)
+        return {**look(self.work.model, params, buffers, own, federation.scaling, self.probes)}
 
     def _measure_clients(self, state: ServerState, clients: list[int], counted: Measurement) -> Tree:
         """Sums [W, ...] of the model on the held-out samples of each of these clients."""

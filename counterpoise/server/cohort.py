@@ -26,13 +26,18 @@ class Cohort(Settings, table="cohort"):
     ] = "exact"
     max_influence: Annotated[
         Influence,
-        "longest update, in medians of its round (of three replies or more); longer ones are scaled down to it; 0: no bound",
+        "longest update, in medians of its round (of three replies or more); longer ones are scaled down to it; 0: no bound; `dp` has its own bound instead",
     ] = MAX_INFLUENCE
+
+    def expected(self, samples: Tensor) -> int:
+        """Clients of a round, on average over draws."""
+        eligible = int((samples > 0).sum())
+        return eligible if self.size is None else min(self.size, eligible)
 
     def draw(self, seed: int, round: int, samples: Tensor) -> list[int]:
         """Sorted clients of a round; a client without samples is never drawn."""
         eligible = torch.nonzero(samples > 0).flatten()
-        size = len(eligible) if self.size is None else min(self.size, len(eligible))
+        size = self.expected(samples)
         order = torch.randperm(len(eligible), generator=generator(seed, "cohort", round))
         if self.sampling == "bernoulli":
             drawn = torch.rand(len(eligible), generator=generator(seed, "cohort luck", round))

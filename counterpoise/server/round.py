@@ -13,6 +13,7 @@ from counterpoise.core.messages import Broadcast, Replies, Task, average_buffers
 from counterpoise.core.method import Method
 from counterpoise.core.part import Census, Exchange, Measure, Pair, call
 from counterpoise.core.protocol import Ask, Rejection
+from counterpoise.core.secret import SecretKey
 from counterpoise.core.tree import Params, Tree, add, bytes_of, mix, plain, tmap
 from counterpoise.metrics.scoring import count
 from counterpoise.server.replies import (
@@ -56,6 +57,7 @@ class Server:
     measure: Measure | None = None
     max_influence: float | None = None
     seed: int = 0
+    secret: SecretKey | None = None
 
 
 class Outcome(NamedTuple):
@@ -139,7 +141,7 @@ def conclude(
     if not usable:
         return after, outcome._replace(rejected=rejected)
     known = server.clients, server.measure, state.round, server.seed
-    exchange = Exchange(state.params, replies, replies.samples, *known)
+    exchange = Exchange(state.params, replies, replies.samples, *known, secret=server.secret)
     if searched is not None:
         replies, slots, sent = choose_replies(method, searched, exchange, state.slots, server.score)
         state, outcome = replace(state, slots=slots), outcome.with_traffic(sent)

@@ -8,11 +8,11 @@ from pathlib import Path
 TEMPORARY = ".partial-"
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write to a temporary file, fsync, rename into place; on failure nothing is left behind."""
+def write_atomically(path: Path, content: bytes, mode: int = 0o666) -> None:
+    """Write to a temporary file, fsync, rename into place; on failure nothing is left behind. The umask limits the mode."""
     beside = path.with_name(f"{TEMPORARY}{os.getpid()}-{path.name}")
     try:
-        with beside.open("wb") as stream:
+        with open(beside, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as stream:
             stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())

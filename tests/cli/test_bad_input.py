@@ -22,7 +22,7 @@ USAGE = {
     "unknown kind": (["ls", "method"], "no kind 'method'; did you mean 'methods'?"),
     "no kind at all": (
         ["ls", "foo"],
-        "no kind 'foo'; one of augmentations, data, imbalances, methods, models, partitions, parts, runs, schedules",
+        "no kind 'foo'; one of augmentations, data, imbalances, methods, models, partitions, parts, probes, runs, schedules",
     ),
     "unknown name": (
         ["show", "fedproxx"],

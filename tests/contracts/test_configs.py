@@ -120,8 +120,8 @@ def test_a_composition_has_the_parts_of_all_its_pieces_in_order(spec: MethodSpec
 
 
 def test_defaults_of_the_weighting_are_those_of_the_papers() -> None:
-    uniform = {"scaffold", "feddyn", "fedcm", "mofedsam"}
-    by_samples = {"fedavg", "fedprox", "fedavgm", "fednova"}
+    uniform = {"scaffold", "feddyn", "fedcm", "mofedsam", "fedwcm"}
+    by_samples = {"fedavg", "fedprox", "fedavgm", "fednova", "fedwcm_x"}
     assert all(build_method(name).weighting == "uniform" for name in uniform)
     assert all(build_method(name).weighting == "samples" for name in by_samples)
 
@@ -133,6 +133,8 @@ def test_defaults_of_the_weighting_are_those_of_the_papers() -> None:
         ("fedavgm", {"beta": 0.9, "server_lr": 1.0}),
         ("feddyn", {"alpha": 0.1}),
         ("fedcm", {"alpha": 0.1}),
+        ("fedwcm", {"score": "positive", "temperature_scale": 1.0, "server_lr": 1.0}),
+        ("fedwcm_x", {"score": "positive", "temperature_scale": 1.0, "server_lr": 1.0}),
         ("fedsam", {"rho": 0.1}),
         ("mofedsam", {"alpha": 0.1, "rho": 0.1}),
         ("fedlesam", {"rho": 0.1}),
@@ -143,6 +145,6 @@ def test_defaults_of_the_weighting_are_those_of_the_papers() -> None:
         ("fedlc", {"tau": 1.0}),
     ],
 )
-def test_defaults_are_those_of_the_specification(name: str, arguments: dict[str, float]) -> None:
+def test_defaults_are_those_of_the_specification(name: str, arguments: dict[str, float | str]) -> None:
     parameters = find_entry(name).parameters
     assert {key: parameters[key].default for key in arguments} == arguments

@@ -66,7 +66,9 @@ def test_stacked_equals_loop_in_chunks_of_any_size(spec: MethodSpec) -> None:
 
 
 @pytest.mark.parametrize("local", LOCALS.values(), ids=LOCALS)
-@pytest.mark.parametrize("spec", ["fednova", "scaffold", COMPOSITIONS[0], COMPOSITIONS[3]], ids=spec_name)
+@pytest.mark.parametrize(
+    "spec", ["fednova", "scaffold", "fedwcm_x", COMPOSITIONS[0], COMPOSITIONS[3]], ids=spec_name
+)
 def test_stacked_equals_loop_under_every_local_optimizer(spec: MethodSpec, local: Local) -> None:
     assert distance(_state(spec, LOOP, local), _state(spec, replace(STACKED, chunk=2), local)) < CLOSE
 

@@ -31,8 +31,8 @@ from counterpoise.run.simulation import Simulation
 from counterpoise.server.round import ServerState
 
 EVERYONE = range(6)
-# By their defaults these are FedAvg; a trim takes five replies, and short updates are not clipped (tests/parts/test_robust.py).
-PLAIN = {"fedavg", "cross_entropy", "server_step", "trimmed_mean", "clip_updates"}
+# By their defaults these are FedAvg; short updates are not clipped (tests/parts/test_robust.py), cosines are only shown.
+PLAIN = {"fedavg", "cross_entropy", "server_step", "clip_updates", "layer_cosines"}
 
 
 def _keeps_memory(spec: MethodSpec) -> bool:

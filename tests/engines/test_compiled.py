@@ -27,7 +27,7 @@ from counterpoise.core.tree import Params, Tree
 from counterpoise.engines.captured import CompiledStep
 from counterpoise.run.simulation import Simulation
 
-EVEN = unequal_federation(sizes=(12, 12, 12, 12))  # all take the same steps, so that one shape is compiled
+EVEN = unequal_federation(sizes=(12,) * 5)  # all take the same steps, so that one shape is compiled
 
 
 def traced(spec: MethodSpec | Method, **settings: Any) -> Simulation:

@@ -106,10 +106,12 @@ class Setting:
         samples = np.array([self.samples(client) for client in cohort], dtype=np.float64)
         return np.asarray(samples / samples.sum())
 
-    def train(self, model: Vector, round: int, client: int, direction: Direction = plain) -> Vector:
-        """A client's model after its local steps."""
+    def train(
+        self, model: Vector, round: int, client: int, direction: Direction = plain, rate: float = 1.0
+    ) -> Vector:
+        """A client's model after its local steps, at this factor on the round's learning rate."""
         for x, y in self.batches(round, client):
-            model = np.asarray(model - self.lr(round) * direction(model, partial(gradient, x=x, y=y)))
+            model = np.asarray(model - rate * self.lr(round) * direction(model, partial(gradient, x=x, y=y)))
         return model
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
-from federations import altered, ask_clients, distance, run_rounds, simulate
+from federations import altered, ask_clients, distance, run_rounds, simulate, unequal_federation
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -12,8 +14,11 @@ from torch import Tensor
 from counterpoise.core.messages import Replies
 from counterpoise.core.method import PARTS, MethodSpec
 from counterpoise.core.part import Exchange
-from counterpoise.core.tree import mix, tmap
+from counterpoise.core.rng import generator
+from counterpoise.core.tree import mix, norm, scale_rows, tmap
 from counterpoise.errors import ConfigError
+from counterpoise.parts.robust import least_trimmed
+from counterpoise.server.cohort import Cohort
 
 RULES: list[MethodSpec] = [
     "median",
@@ -130,10 +135,86 @@ def test_one_client_that_sends_the_opposite_moves_fedavg_more_than_a_robust_rule
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("spec", ["fednova", "scaffold", "fedadam", "feddyn", "fedcm"])
 def test_robust_rules_go_with_other_methods(spec: str, rule: MethodSpec) -> None:
-    sim = simulate([spec, rule])
+    sim = simulate([spec, rule], cohort=None)
     state = run_rounds(sim)
     assert all(bool(leaf.isfinite().all()) for leaf in state.params.values())
-    assert distance(state.params, run_rounds(simulate(spec)).params) > 0
+    assert distance(state.params, run_rounds(simulate(spec, cohort=None)).params) > 0
+
+
+def _refused(rule: MethodSpec, asked: int, size: int | None) -> bool:
+    """Whether a run of such a cohort is refused, by the rule's name, in one line."""
+    federation = unequal_federation(sizes=(12,) * (9 if size else asked))
+    try:
+        simulate(["fedavg", rule], federation=federation, cohort=Cohort(size=size)).open()
+    except ConfigError as error:
+        words = str(error)
+    else:
+        return False
+    return bool(
+        re.fullmatch(rf"{next(iter(rule))} needs at least \d+ clients per round .*, not {asked}; .*", words)
+    )
+
+
+@pytest.mark.parametrize("asked", range(1, 10))
+def test_a_trim_that_leaves_nothing_out_is_refused_and_no_other(asked: int) -> None:
+    for beta in (0.01, 0.1, 1 / 9, 1 / 7, 0.2, 0.25, 0.3, 1 / 3, 0.34, 0.4, 0.49):
+        for size in (asked, None):
+            found = _refused({"trimmed_mean": {"beta": beta}}, asked, size)
+            assert found == (int(beta * asked) == 0), beta
+
+
+@pytest.mark.parametrize("asked", range(1, 10))
+def test_krum_is_refused_where_the_wrong_ones_could_win_and_nowhere_else(asked: int) -> None:
+    for byzantine in range(5):
+        for size in (asked, None):
+            found = _refused({"krum": {"byzantine": byzantine}}, asked, size)
+            assert found == (asked < 2 * byzantine + 3), byzantine
+
+
+@settings(max_examples=200)
+@given(st.floats(1e-6, 0.5, exclude_max=True))
+def test_the_least_number_that_a_trim_takes_is_the_first_that_loses_any(beta: float) -> None:
+    least = least_trimmed(beta)
+    assert int(beta * least) > 0
+    assert int(beta * (least - 1)) == 0
+
+
+def test_a_trim_too_small_for_any_round_is_refused_in_words() -> None:
+    assert least_trimmed(1e-320) > 2**52
+    assert least_trimmed(0.0) == 1
+
+
+def test_a_client_of_a_deployment_that_has_only_its_own_samples_is_not_refused() -> None:
+    federation = unequal_federation(sizes=(12, 0, 0, 0, 0))
+    assert simulate(["fedavg", "krum"], federation=federation, cohort=Cohort(size=5)).method.parts
+
+
+def test_lost_replies_leave_a_robust_rule_doing_its_best() -> None:
+    for rule in ("trimmed_mean", "krum"):
+        sim = simulate(["fedavg", rule], cohort=None)
+        state, outcome = ask_clients(sim, sim.open(), (0, 1))
+        assert not outcome.skipped
+        assert all(bool(leaf.isfinite().all()) for leaf in state.params.values())
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
+def test_an_update_times_a_thousand_moves_a_clipping_server_no_further_than_the_bound(
+    dtype: torch.dtype,
+) -> None:
+    clip = PARTS.build("clip_updates", {"norm": 0.7}).treat
+    assert clip is not None
+    for trial in range(1000):
+        stream = generator(trial, "scaled updates")
+        count = int(torch.randint(1, 12, (), generator=stream))
+        shapes = {"bias": (count, 7), "weight": (count, 40, 30)}
+        delta = {name: torch.randn(shape, generator=stream, dtype=dtype) for name, shape in shapes.items()}
+        factors = torch.ones(count).index_fill(0, torch.randint(count, (1,), generator=stream), 1000.0)
+        delta = scale_rows(delta, factors * 10 ** (2 - 4 * torch.rand((), generator=stream)))
+        weights = torch.rand(count, generator=stream, dtype=torch.float64)
+        replies = Replies(torch.arange(count), torch.ones(count), delta, {}, {}, torch.zeros(count))
+        exchange = Exchange({}, replies, weights / weights.sum(), count)
+        step = mix(exchange.weights, clip(delta, {}, exchange))
+        assert float(norm(tmap(Tensor.double, step))) <= 0.7 * (1 + 1e-6), trial
 
 
 def test_a_trim_of_half_is_refused() -> None:

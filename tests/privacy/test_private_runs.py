@@ -30,8 +30,9 @@ LARGE = Part("shares", tally=lambda data, classes: {"shares": torch.full((classe
 
 
 @pytest.mark.parametrize("histogram", ["masks", "bfv"])
-def test_a_hidden_histogram_gives_the_same_run_bit_for_bit(histogram: str) -> None:
-    found = [simulate(COUNTING), simulate(COUNTING, privacy={"histogram": histogram})]
+@pytest.mark.parametrize("spec", [COUNTING, "fedwcm"], ids=["counts", "fedwcm"])  # which adds shares up too
+def test_a_hidden_histogram_gives_the_same_run_bit_for_bit(spec: Any, histogram: str) -> None:
+    found = [simulate(spec), simulate(spec, privacy={"histogram": histogram})]
     states = [run_rounds(sim) for sim in found]
     assert digest(states[0].to_tree()) == digest(states[1].to_tree())
 
@@ -141,6 +142,7 @@ def test_the_report_says_what_each_run_tells(tmp_path: Path) -> None:
     scored = _told(_run(tmp_path / "scored", partition=held_out, evaluate={"clients": True}))
     assert "add up to its class counts there" in scored
     assert "key holder" in _told(_run(tmp_path / "bfv", privacy={"histogram": "bfv"}))
+    assert "FedWCM's scores s_k" in _told(_run(tmp_path / "fedwcm", method="fedwcm"))
     surveyed = {"method": {"fedhoo": {"clusters": 2}}, "partition": held_out, "cohort": {}}
     assert "told class counts of each client" in _told(_run(tmp_path / "fedhoo", **surveyed))
 

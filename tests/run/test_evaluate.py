@@ -57,8 +57,15 @@ def test_clients_are_scored_on_what_they_hold_out() -> None:
     found = sim.evaluate(sim.open())["clients"]
     assert found == {
         "mean_client_balanced_accuracy": 0.5,
+        "client_deviation": 0.5,
         "worst_client": 1,
         "worst_client_balanced_accuracy": 0.0,
+        "best_client": 0,
+        "best_client_balanced_accuracy": 1.0,
+        "client": [0, 1],
+        "client_held_out": [2, 1],
+        "client_accuracy": [1.0, 0.0],
+        "client_balanced_accuracy": [1.0, 0.0],
     }
 
 

@@ -68,6 +68,12 @@ def test_a_part_that_says_nothing_is_not_passed_over() -> None:
     assert Learned("its age", EACH, "said") in what_the_server_learns(Method((said,)))
 
 
+def test_judgements_of_clients_are_named() -> None:
+    words = "its right answers with models of others"
+    judge = Part("judge", reveals=Reveals(judged=words))
+    assert Learned(words, ROUNDS, "judge") in what_the_server_learns(Method((judge,)))
+
+
 def in_a_run(**tables: Any) -> list[Learned]:
     return learned_in(make_experiment(tables))
 
@@ -88,6 +94,7 @@ def test_who_scores_held_out_samples_is_named() -> None:
 
     assert measured() == []
     assert measured(evaluate={"clients": True}) == ["evaluate.clients"]
+    assert measured(evaluate={"clients": True, "personal": True}) == ["evaluate.clients; evaluate.personal"]
     [why] = measured(method="fedhoo")
     assert why.startswith("fedhoo, as the server has no validation samples")
     assert measured(method="fedhoo", data={"validation": 0.1}) == []

@@ -12,6 +12,7 @@ from counterpoise.report.html.classes import class_data, class_table, group_data
 from counterpoise.report.html.curves import curve_data
 from counterpoise.report.html.diagnostics import diagnostic_data
 from counterpoise.report.html.markup import Html, data_block, element, join
+from counterpoise.report.html.probes import probe_data
 from counterpoise.report.html.study import Study
 from counterpoise.report.html.tables import tables
 from counterpoise.system.atomic import write_atomically
@@ -142,7 +143,7 @@ def _data(study: Study) -> Html:
             "classes": class_data(study),
             "groups": group_data(study),
             "partitions": partition_data(study),
-            "diagnostics": diagnostic_data(study),
+            "diagnostics": [*diagnostic_data(study), *probe_data(study)],
             "ranking": study.comparison.ranking and study.comparison.ranking._asdict(),
         },
     )

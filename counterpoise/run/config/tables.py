@@ -96,6 +96,11 @@ class EvaluateTable(Settings, table="evaluate"):
     precision_weights: Annotated[list[Weight], "weight of each class's precision in `weighted_score`"] = (
         field(default_factory=list)
     )
+    # None, not []: a run that began before there were probes can still be resumed.
+    probes: Annotated[
+        list[Named] | None,
+        'looks at the scored model, such as ["concentration"], on the server\'s validation samples, else on its test inputs',
+    ] = None
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypedDict
 
+from counterpoise.core.secret import SecretKey
 from counterpoise.errors import ConfigError, DataError, RunError
 from counterpoise.system.atomic import write_atomically
 from counterpoise.system.lock import locked
@@ -76,6 +77,7 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.config = path / "config.toml"
+        self.secret = path / "secret.key"
         self.record = path / "record.json"
         self.metrics = path / "metrics.jsonl"
         self.timing = path / "timing.jsonl"
@@ -118,7 +120,15 @@ class RunFolder:
     def forget(self) -> None:
         """Remove all files of a run that has no checkpoint."""
         shutil.rmtree(self.checkpoints, ignore_errors=True)
-        for path in (self.config, self.record, self.metrics, self.timing, self.summary, self.model):
+        for path in (
+            self.config,
+            self.secret,
+            self.record,
+            self.metrics,
+            self.timing,
+            self.summary,
+            self.model,
+        ):
             path.unlink(missing_ok=True)
 
     def resume_hint(self) -> str:
@@ -137,6 +147,21 @@ class RunFolder:
             raise ConfigError(
                 f"{self.path} cannot be created: {getattr(error, 'strerror', None) or error}"
             ) from None
+
+    def draw_secret(self) -> None:
+        """Draw and keep the key of a new run, before its config says that there is a run."""
+        write_atomically(self.secret, SecretKey.new().to_bytes(), mode=0o600)
+
+    def read_secret(self) -> SecretKey:
+        """The key of the run; with any other it would not go on to the same result."""
+        try:
+            return SecretKey(self.secret.read_bytes())
+        except FileNotFoundError:
+            raise DataError(
+                f"{self.secret} is missing, and the run's noise is drawn by it; put it back, or start a new run"
+            ) from None
+        except DataError as error:
+            raise DataError(f"{self.secret} is damaged: {error}; put it back, or start a new run") from None
 
     def locked(self) -> AbstractContextManager[None]:
         """Lock the folder: only one process may write a run."""

@@ -6,12 +6,13 @@ import hashlib
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
 from safetensors.torch import save
 
 from counterpoise.core.codec import digest
+from counterpoise.core.part import layer_names
 from counterpoise.data.federation import Federation
 from counterpoise.data.skew import describe
 from counterpoise.errors import DataError, RunError
@@ -47,6 +48,8 @@ def new_run(experiment: Experiment, simulation: Simulation, federation: Federati
     """Start a run by writing its resolved config; the folder must be locked."""
     folder.check_free()  # another process may have been faster
     experiment = resolve(experiment, simulation)
+    if simulation.method.needs_secret:
+        folder.draw_secret()
     write_atomically(folder.config, write_toml(experiment.tables()).encode())
     return found_run(experiment, simulation, federation, folder)
 
@@ -57,6 +60,8 @@ def found_run(
     """Open a run whose config is written; the folder must be locked."""
     clear_temporaries(folder.path)
     _update_max_skipped(experiment, folder)
+    if simulation.method.needs_secret:
+        simulation = replace(simulation, secret=folder.read_secret())
     facts = facts_of(experiment, federation, simulation.work.model)
     store = CheckpointStore(folder.checkpoints, experiment.checkpoint.keep)
     run = Run(experiment, simulation, folder, store, facts)
@@ -160,6 +165,15 @@ def _start_of(run: Run) -> dict[str, Any]:
     return found
 
 
+def _probes_of(simulation: Simulation) -> list[dict[str, Any]]:
+    """Every probe with its title and the names of its numbers, such as the layers that it found."""
+    names = simulation.probe_names()
+    return [
+        {"name": one.name, "title": one.title or one.name, "numbers": names[one.name]}
+        for one in simulation.probes
+    ]
+
+
 def describe_run(run: Run, federation: Federation) -> None:
     """Write record.json, unless it is there."""
     folder, settings = run.folder, run.simulation.settings
@@ -169,12 +183,14 @@ def describe_run(run: Run, federation: Federation) -> None:
             return
     except DataError as error:
         logging.getLogger("counterpoise").warning("%s; it is written again", error)
+    params = run.simulation.work.model.params()
     record = {
         "versions": versions(),
         "machine": machine(),
         "engine": asdict(settings),
-        "parameters": sum(p.numel() for p in run.simulation.work.model.params().values()),
+        "parameters": sum(p.numel() for p in params.values()),
         **_start_of(run),
+        **({"notes": notes} if (notes := run.simulation.notes) else {}),
         "data": {
             "name": federation.name,
             "classes": list(federation.classes),
@@ -188,6 +204,8 @@ def describe_run(run: Run, federation: Federation) -> None:
             for part in run.simulation.method.parts
             for chart in part.charts
         ],
+        "layers": layer_names(params),
+        "probes": _probes_of(run.simulation),
         "samples": federation.samples().tolist(),
         "clients": None if counts is None else counts.tolist(),
         "skew": None if counts is None else describe(counts.numpy()).summary(),

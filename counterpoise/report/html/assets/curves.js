@@ -2,9 +2,9 @@
 
 const MARKS = 8; // markers on a line
 
-/** Lines of `series` = [{method, curve: [rounds, means, deviations or null]}]. */
-function drawCurves(series, format, width, { share = false, unit = format } = {}) {
-  if (!series.length) return message(width, "All methods are hidden.");
+/** Lines of `series` = [{method, name, curve: [rounds, means, deviations or null]}]; without a name the method's, whose look it has. */
+function drawCurves(series, format, width, { share = false, unit = format, empty = "All methods are hidden." } = {}) {
+  if (!series.length) return message(width, empty);
   const [left, right, top] = [52, width - 14, 12];
   const bottom = clamp(width * 0.44, 220, 400);
   const rounds = series.flatMap(({ curve }) => curve[0]);
@@ -33,6 +33,8 @@ function heights(series, share) {
   [low, high] = [low - air, high + air];
   return share ? [Math.max(low, least), Math.min(high, 1)] : [low, high];
 }
+
+const nameOf = ({ method, name }) => name ?? DATA.methods[method];
 
 /** Runs of neighbouring places without a gap. */
 function unbroken(means) {
@@ -66,12 +68,12 @@ function line({ method, curve: [rounds, means] }, x, y, place) {
 function stopsOf(series, x, y, format) {
   const rounds = [...new Set(series.flatMap(({ curve }) => curve[0]))].sort((a, b) => a - b);
   return rounds.map((round) => {
-    const here = series.flatMap(({ method, curve: [at, means, spread] }) => {
+    const here = series.flatMap(({ method, name, curve: [at, means, spread] }) => {
       const place = at.indexOf(round);
-      return place < 0 ? [] : [{ method, mean: means[place], spread: spread?.[place] ?? null }];
+      return place < 0 ? [] : [{ method, name, mean: means[place], spread: spread?.[place] ?? null }];
     });
     here.sort((a, b) => (b.mean ?? -Infinity) - (a.mean ?? -Infinity));
-    return { x: x(round), y, title: `Round ${round}`, lines: here.map((one) => [DATA.methods[one.method], withSpread(format, one.mean, one.spread), one.method]) };
+    return { x: x(round), y, title: `Round ${round}`, lines: here.map((one) => [nameOf(one), withSpread(format, one.mean, one.spread), one.method]) };
   });
 }
 
@@ -84,7 +86,7 @@ function curveTable(series, format) {
       return place < 0 ? "" : withSpread(format, means[place], spread?.[place]);
     }),
   ]);
-  return { head: ["Round", ...series.map(({ method }) => DATA.methods[method])], rows };
+  return { head: ["Round", ...series.map(nameOf)], rows };
 }
 
 function mountCurves(place) {

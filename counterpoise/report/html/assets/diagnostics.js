@@ -1,7 +1,9 @@
-// Charts that parts record, drawn by their kind.
+// Charts that parts and probes record, drawn by their kind.
+
+const MOUNTED = { curve: mountCurve, lines: mountLines }; // others have frames
 
 function mountDiagnostics(place) {
-  const charts = DATA.diagnostics.map((one) => ({ one, ...(one.kind === "curve" ? mountCurve(place, one) : mountFrames(place, one)) }));
+  const charts = DATA.diagnostics.map((one) => ({ one, ...(MOUNTED[one.kind] ?? mountFrames)(place, one) }));
   const nothing = h("p", { class: "quiet" });
   place.append(nothing);
   const update = () => {
@@ -26,6 +28,26 @@ function mountCurve(place, { title, part, series }) {
     legend: methodLegend(() => new Set(series.map(({ method }) => method))),
     draw: (width) => drawCurves(series.filter(({ method }) => isShown(method)), plain, width),
   });
+}
+
+/** The numbers of a probe for one method, a line each, which the reader can hide. */
+function mountLines(place, { title, part, method, lines }) {
+  const hidden = new Set();
+  const buttons = lines.map(({ name }, line) => h("button", { type: "button", "aria-pressed": "true", click: () => toggle(line) }, swatch(line), name));
+  const toggle = (line) => {
+    if (!hidden.delete(line)) hidden.add(line);
+    buttons[line].setAttribute("aria-pressed", String(!hidden.has(line)));
+    chart.redraw();
+  };
+  const series = lines.map(({ name, curve }, line) => ({ method: line, name, curve }));
+  const chart = mountChart(place, {
+    title: `${title} · ${DATA.methods[method]}`,
+    lazy: true,
+    note: `Seen by ${part} whenever the model was scored; mean over seeds with one deviation to either side.`,
+    legend: h("div", { class: "legend", role: "group", "aria-label": "Show or hide lines" }, buttons),
+    draw: (width) => drawCurves(series.filter((one) => !hidden.has(one.method)), plain, width, { empty: lines.length ? "All lines are hidden." : "Nothing was recorded." }),
+  });
+  return chart;
 }
 
 function mountFrames(place, one) {
@@ -57,14 +79,15 @@ function frameNote({ part, kind, seed, frames, of: [rounds, entries] }) {
   return words.join(" ");
 }
 
-function entryNames({ axis }, count) {
+function entryNames({ axis, names = [] }, count) {
+  if (axis === "layers") return range(count).map((place) => names[place] ?? String(place));
   if (axis !== "classes") return range(count).map((place) => String(place));
   return range(count).map((place) => CLASS_NAMES()[place] ?? String(place));
 }
 
 // Charts list classes by their number, the page elsewhere by frequency.
 const CLASS_NAMES = () => DATA.classes[state.problem].by_number;
-const ENTRY = { clients: "client", classes: "class", "": "entry" };
+const ENTRY = { clients: "client", classes: "class", layers: "layer", "": "entry" };
 
 const DRAW = {
   bars: (one, { over }, width) => (over ? barsOverRounds(one, width) : lastBars(one, width)),

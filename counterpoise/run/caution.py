@@ -1,0 +1,25 @@
+"""What a run warns of before its first round."""
+
+from __future__ import annotations
+
+import logging
+
+from counterpoise.core.method import Method
+from counterpoise.data.federation import Federation
+
+RARE = 10.0  # largest over smallest class from which on few clients may hold a class
+
+
+def warn_of_lost_tail(method: Method, federation: Federation) -> None:
+    """A rule that leaves out what few clients send may leave out a rare class."""
+    rules = [part.name for part in method.parts if part.drops_outliers]
+    if not rules:  # counting the classes of a million clients takes time
+        return
+    counts = federation.counts().sum(0)
+    held = counts[counts > 0]
+    if len(held) and float(held.max() / held.min()) >= RARE:
+        logging.getLogger("counterpoise").warning(
+            "%s leaves out what few clients send, and the largest class has %.0f times the samples of the smallest: compare the recall of tail classes with and without it",
+            " and ".join(rules),
+            float(held.max() / held.min()),
+        )
