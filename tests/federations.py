@@ -50,6 +50,9 @@ COMPOSITIONS: tuple[MethodSpec, ...] = (
     ["feddyn", {"server_momentum": {"beta": 0.5}}, {"balanced_softmax": {"counts": "global"}}],
     ["fednova", {"aggregation_balancer": {"scope": "classifier"}}, "layer_cosines"],
     {"fedbal": {"variant": "released"}},
+    [{"fedrela": {"at": 1, "tau": 30.0, "audit": "flow"}}, {"resample": {"rate": 0.5}}, "balanced_softmax"],
+    ["scaffold", {"relabel": {"at": 0.3, "tau": 60.0}}],
+    [{"climb": {"lr": 5.0, "eps": 0.0, "every": 1}}, "focal"],
 )
 
 
@@ -260,7 +263,7 @@ def visit(
 ) -> Visit:
     """A visit to a client that keeps nothing and has no model to look at."""
 
-    def look(rows: Tensor) -> Outputs:
+    def look(rows: Tensor, stream: torch.Generator | None = None) -> Outputs:
         raise AssertionError("no model was received")
 
     return Visit(shared or {}, {}, knobs or {}, stream or generator(0, "unused"), look)

@@ -93,7 +93,7 @@ def show(
         str, typer.Argument(help="A method, part, data set, partition, model, ..., or the folder of a run.")
     ],
 ) -> None:
-    """Show one name: formula, paper, parameters, its parts, and what the server learns; of a run, its method and the last."""
+    """Show one name: formula, paper, parameters, its parts, and what the server learns; of a run, these and what its parts recorded."""
     from rich.markup import escape
 
     from counterpoise.cli.catalogue import CATALOGUE, find
@@ -121,6 +121,7 @@ def _is_run(name: str) -> bool:
 
 
 def _print_run(console: Any, folder: Path) -> None:
+    from counterpoise.results.inside import inside_lines
     from counterpoise.results.privacy import sum_line
     from counterpoise.results.progress import data_words
     from counterpoise.results.results import read_result
@@ -132,6 +133,8 @@ def _print_run(console: Any, folder: Path) -> None:
     _print_learned(console, learned_in(make_experiment(run.config, str(folder))))
     if tallied := run.record.get("tallied"):
         console.print(f"\nBefore round 0: {sum_line(tallied)}", markup=False)
+    for line in inside_lines(run):
+        console.print(line, markup=False)
 
 
 def _print_learned(console: Any, found: Sequence[Learned]) -> None:

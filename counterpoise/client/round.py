@@ -14,7 +14,7 @@ from counterpoise.client.functional import FunctionalModel
 from counterpoise.core.loss import cross_entropy
 from counterpoise.core.messages import Result
 from counterpoise.core.method import Method
-from counterpoise.core.part import Batch, Gradient, Outputs, Stats, Step, call
+from counterpoise.core.part import Batch, Gradient, Outputs, Part, Stats, Step, call
 from counterpoise.core.tree import Params, Tree, subtract, tmap
 
 
@@ -44,7 +44,14 @@ def begin(
 ) -> Progress:
     """The received model, and each part's slot for this round."""
     slots = {
-        part.name: call(part.start, {}, params, shared.get(part.name, {}), memory.get(part.name, {}), stats)
+        part.name: call(
+            part.start,
+            {},
+            params,
+            shared.get(part.name, {}),
+            memory.get(part.name, {}),
+            _seen_by(part, stats),
+        )
         for part in method.parts
     }
     return Progress(params, buffers, slots, torch.zeros_like(stats.lr))
@@ -87,10 +94,16 @@ def end(
     upload, memory = {}, dict(memory)
     for part in method.parts:
         if part.finish is not None:
-            sent, kept = part.finish(delta, progress.slots[part.name], memory.get(part.name, {}), stats)
+            own = progress.slots[part.name], memory.get(part.name, {}), _seen_by(part, stats)
+            sent, kept = part.finish(delta, *own)
             upload.update({part.name: sent} if sent else {})
             memory.update({part.name: kept} if kept else {})
     return Result(delta, progress.buffers, upload, memory, progress.loss / stats.steps.clamp(min=1))
+
+
+def _seen_by(part: Part, stats: Stats) -> Stats:
+    """The stats with what this part observed, and not what others did."""
+    return stats._replace(seen=stats.seen.get(part.name, {})) if stats.seen else stats
 
 
 def batch_loss(

@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Literal, TypeAlias
 
 from counterpoise.core.method import build_named
+from counterpoise.core.part import first_round
 from counterpoise.errors import ConfigError
 from counterpoise.registry.registry import Registry
 from counterpoise.registry.schema import (
     LARGEST,
-    Count,
     Interval,
+    Moment,
     Named,
     NonNegative,
     Positive,
@@ -53,9 +54,9 @@ def cosine(floor: NonNegative = 0.0) -> Schedule:
 
 
 @schedule("steps")
-def steps(at: list[Count], by: Positive = 0.1) -> Schedule:
-    """``lr * by ** (number of boundaries in `at` that the round has reached)``."""
-    return lambda lr, round, rounds: lr * by ** sum(round >= boundary for boundary in at)
+def steps(at: list[Moment], by: Positive = 0.1) -> Schedule:
+    """``lr * by ** (number of boundaries in `at` that the round has reached)``; below 1 a boundary is a share of all rounds."""
+    return lambda lr, round, rounds: lr * by ** sum(round >= first_round(boundary, rounds) for boundary in at)
 
 
 def read_schedule(given: Schedule | Named) -> Schedule:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, Literal, ParamSpec, TypeAlias
 
 from torch import nn
@@ -47,6 +48,7 @@ class Method:
                     f"{' and '.join(owners)} each set the {hook}, and only one part may; keep one of: {', '.join(owners)}"
                 )
 
+        self._check_order()
         _refuse_lost_weights([part for part in self.parts if part.weigh is not None])
         search, keeper = self.owner("choose"), self.owner("enroll")
         if search is not None and keeper is not None:
@@ -75,6 +77,20 @@ class Method:
     def needs_secret(self) -> bool:
         """Whether a run draws anything by a key that only the server has."""
         return self.guard is not None and self.guard.private == "secret"
+
+    def _check_order(self) -> None:
+        """Labels change first: whoever prepares samples goes by them."""
+        prepares = [part for part in self.parts if part.prepare is not None]
+        for before, after in pairwise(prepares):
+            if after.relabels and not before.relabels:
+                raise ConfigError(
+                    f"{after.name} changes labels, by which {before.name} prepares samples; list {after.name} before {before.name}"
+                )
+
+    @property
+    def relabels(self) -> bool:
+        """Whether a part changes labels."""
+        return any(part.relabels for part in self.parts)
 
     def owner(self, hook: str) -> Part | None:
         """The first part that fills a hook; hooks with a single owner have no other."""

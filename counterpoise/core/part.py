@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,7 @@ from counterpoise.core.tree import Params, Tree
 from counterpoise.errors import RunError
 
 ZERO, ONE = torch.zeros(()), torch.ones(())
+NOTHING: Tree = {}
 
 
 class Batch(NamedTuple):
@@ -54,6 +55,8 @@ class Stats(NamedTuple):
     owned: Tensor  # [C] samples of each class before any part prepared them
     epochs: Tensor = ONE  # [] local epochs of this round
     batch_size: Tensor = ONE  # []
+    moved: Tensor = ZERO  # [C, C] samples by their class before any part prepared them and now, the diagonal 0; [] where no part re-labels
+    seen: Tree = NOTHING  # in `start` and `finish`: what the part itself observed of the client's samples
 
 
 class Gradient(NamedTuple):
@@ -89,6 +92,12 @@ class ClientData(NamedTuple):
     rate: float = 1.0  # factor on the client's learning rate of this round, which all parts then see
 
 
+class Look(Protocol):
+    """The received model in evaluation mode on rows [n] of the client's, as they are, or augmented by draws of a stream."""
+
+    def __call__(self, rows: Tensor, stream: torch.Generator | None = None) -> Outputs: ...
+
+
 def _without_settings(samples: float) -> int:
     raise RuntimeError("this visit comes without the settings of local training")
 
@@ -100,12 +109,20 @@ class Visit(NamedTuple):
     memory: Tree  # what the part keeps on this client
     knobs: Mapping[str, float]  # settings of this task
     stream: torch.Generator
-    look: Callable[
-        [Tensor], Outputs
-    ]  # rows [n] -> the received model's outputs on them, in evaluation mode and not augmented
+    look: Look
     steps: Callable[[float], int] = (
         _without_settings  # samples -> local steps of a round on so many, by batches and epochs
     )
+
+
+def round_at(share: float, rounds: int) -> int:
+    """The first round from which on this share of all rounds is done; as a fraction: 0.55 * 100 is above 55 in floats."""
+    return math.ceil(Fraction(str(share)) * rounds)
+
+
+def first_round(at: float, rounds: int) -> int:
+    """The round that begins after a share of all rounds, below 1, or after a number of rounds."""
+    return round_at(at, rounds) if at < 1 else int(at)
 
 
 class Census(NamedTuple):
@@ -131,17 +148,14 @@ class Census(NamedTuple):
         return self.cohort or self.eligible
 
     def round_at(self, share: float) -> int:
-        """The first round from which on this share of all rounds is done; as a fraction: 0.55 * 100 is above 55 in floats."""
-        return math.ceil(Fraction(str(share)) * self.rounds)
+        """The first round from which on this share of all rounds is done."""
+        return round_at(share, self.rounds)
 
 
 Measurement: TypeAlias = Callable[[Outputs, Batch], Tree]  # sums over a batch: batches and clients add up
 Measure: TypeAlias = Callable[
     [Params, Params, Measurement], Tree
 ]  # params, buffers, what is summed over a batch -> these sums over all samples
-
-
-NOTHING: Tree = {}
 
 
 class Pair(NamedTuple):
@@ -209,13 +223,12 @@ class Chart(NamedTuple):
 class Reveals(NamedTuple):
     """What the server learns of a client's data from a part, in words; empty where the part does not say.
 
-    `observed`: what `observe` returns. `upload`: what `finish` returns besides memory; "nothing" where that is always empty. `judged`: what clients count for a
+    `upload`: what `finish` returns besides memory; "nothing" where that is always empty. `judged`: what clients count for a
     `weigh` that asks them to judge models.
     """
 
     survey: str = ""
     tally: str = ""
-    observed: str = ""
     upload: str = ""
     judged: str = ""
 
@@ -264,7 +277,7 @@ class Part:
 
     # client, one by one
     observe: Callable[[ClientData, Visit], Tree] | None = (
-        None  # the client's own data, visit -> what is sent with its reply and not kept; what is shared decides its names and shapes
+        None  # the client's own data, visit -> `stats.seen` of this round, neither kept nor sent; what is shared decides its names and shapes
     )
     prepare: Callable[[ClientData, Visit], tuple[ClientData, Tree]] | None = (
         None  # data, visit -> data, memory; without `enroll` the memory may have any shape, and no other hook sees it
@@ -317,8 +330,9 @@ class Part:
     )
     charts: tuple[Chart, ...] = ()  # what the report shows of the server slot
     server_samples: bool = False  # whether `update` measures models on samples of the server's own
-    drops_outliers: bool = (
-        False  # whether what few clients send may count for nothing, also where only they hold a class
+    curbs_outliers: bool = False  # whether what few clients send may count for less or nothing, also where only they hold a class
+    relabels: bool = (
+        False  # whether `prepare` changes labels, so that it must act before others prepare by them
     )
     private: Privacy | None = (
         None  # `treat` makes the mean of the updates private, by the run's secret key or repeatably by its seed

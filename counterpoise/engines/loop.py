@@ -19,7 +19,6 @@ from counterpoise.engines.workplace import (
     Opened,
     Workload,
     Workplace,
-    add_observed,
     batches_of,
     check_replies_fit,
     open_task,
@@ -54,10 +53,10 @@ def train_opened(work: Workplace, opened: Opened, broadcast: Broadcast) -> Resul
     if model.chain is not None and method.descends_plainly:
         progress = _descend(work, model.chain, progress, opened)
     else:
+        stepping = stats._replace(seen={})
         for batch in batches_of(work, opened):
-            progress = step(method, model, progress, batch, stats, direct_gradient)
+            progress = step(method, model, progress, batch, stepping, direct_gradient)
     result = end(method, broadcast.params, progress, opened.memory, stats)
-    result = add_observed(result, work.place(opened.observed))
     return result._replace(private=(opened.private,))
 
 

@@ -15,7 +15,7 @@ from counterpoise.core.part import Batch, Stats
 from counterpoise.core.tree import Tree, concatenate, stack, take, tmap
 from counterpoise.engines.captured import CapturedSteps, CompiledStep, StackedStep, shape_of
 from counterpoise.engines.lanes import choose_width, schedule
-from counterpoise.engines.workplace import Opened, Workload, Workplace, add_observed, visits_of
+from counterpoise.engines.workplace import Opened, Workload, Workplace, visits_of
 
 MOST_CAPTURED = 8  # shapes of chunks that are kept captured; further ones run uncaptured
 
@@ -88,9 +88,9 @@ class StackedTrainer:
         visits = self.work.place(stack_plans(opened, max(steps)))
         # Where no client takes a step there is nothing to capture.
         advance = self._replay if self.work.device.type == "cuda" and max(steps) else self._walk
-        progress = advance(progress, stats, visits, steps)
+        progress = advance(progress, stats._replace(seen={}), visits, steps)
         result: Result = vmap(partial(end, method), (axis, 0, 0, 0))(own["params"], progress, memory, stats)
-        return add_observed(result, self.work.place(stack([task.observed for task in opened])))
+        return result
 
     def _walk(self, progress: Progress, stats: Stats, visits: Tree, steps: Sequence[int]) -> Progress:
         """Step by step; each client leaves the stack after its last step."""

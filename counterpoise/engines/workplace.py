@@ -16,7 +16,7 @@ from counterpoise.client.plan import Plan, epoch_steps, make_plan
 from counterpoise.core.local import Local
 from counterpoise.core.messages import Broadcast, Result, Task
 from counterpoise.core.method import Method
-from counterpoise.core.part import Batch, ClientData, Outputs, Part, Stats, Visit
+from counterpoise.core.part import ZERO, Batch, ClientData, Outputs, Part, Stats, Visit
 from counterpoise.core.protocol import Ask, Rejection
 from counterpoise.core.rng import generator
 from counterpoise.core.tree import Tree, tmap
@@ -94,10 +94,15 @@ class Workplace:
         """A tree moved to the device of the training data."""
         return tmap(lambda leaf: leaf.to(self.device, non_blocking=True), tree)
 
-    def outputs_on(self, broadcast: Broadcast, rows: Tensor) -> Outputs:
-        """The received model's outputs on training rows, on the CPU."""
+    def outputs_on(
+        self, broadcast: Broadcast, rows: Tensor, stream: torch.Generator | None = None
+    ) -> Outputs:
+        """The received model's outputs on training rows, augmented by draws of a stream where one is given; on the CPU."""
         data, scaling = self.federation.train.x, self.federation.scaling
         x = data.index_select(0, rows.to(data.device))
+        if stream is not None and self.augment is not None:
+            draws = self.augment.draw(len(rows), self.federation.input_shape, stream)
+            x = self.augment.apply(x, self.place(draws))
         found = outputs_of(self.model, broadcast.params, broadcast.buffers, x, scaling)
         return Outputs(found.logits.cpu(), found.features.cpu())
 
@@ -129,7 +134,6 @@ class Opened(NamedTuple):
     stats: Stats
     memory: Memory  # of parts that enroll: it stacks
     private: Memory  # of parts that only prepare: of any shape, and on the CPU
-    observed: dict[str, Tree]  # part name -> what it sends of the client's data
 
 
 class Workload(NamedTuple):
@@ -165,13 +169,7 @@ def open_task(work: Workplace, task: Task, memory: Memory, broadcast: Broadcast)
     enrolled = {part.name for part in work.method.parts if part.enroll is not None}
     stacking = work.place({name: own for name, own in kept.items() if name in enrolled})
     private = {name: own for name, own in kept.items() if name not in enrolled}
-    return Opened(data, plan, draws, stats, stacking, private, observed)
-
-
-def add_observed(result: Result, observed: dict[str, Tree]) -> Result:
-    """The result with what parts observed of the client's data, beside what they send after training."""
-    sent = {name: result.upload.get(name, {}) | seen for name, seen in observed.items()}
-    return result._replace(upload=result.upload | sent)
+    return Opened(data, plan, draws, stats._replace(seen=observed), stacking, private)
 
 
 def _visit(work: Workplace, part: Part, task: Task, memory: Memory, broadcast: Broadcast) -> Visit:
@@ -195,7 +193,17 @@ def _stats(work: Workplace, task: Task, given: ClientData, data: ClientData, pla
     knobs = {name: work.like(value) for name, value in task.knobs.items()}
     momentum, epochs, batch_size = work.local_numbers
     steps, rate = work.like(plan.steps), work.like(lr * data.rate)
-    return Stats(counts, steps, rate, momentum, knobs, owned, epochs, batch_size)
+    moved = _moved(given, data, classes) if work.method.relabels else ZERO
+    return Stats(counts, steps, rate, momentum, knobs, owned, epochs, batch_size, moved)
+
+
+def _moved(given: ClientData, data: ClientData, classes: int) -> Tensor:
+    """[C, C] samples by class before and after, without those that kept theirs; each once, however often it is visited."""
+    rows, first = given.rows.sort()
+    visited = torch.unique(torch.stack([data.rows, data.labels]), dim=1)
+    before = given.labels[first[torch.searchsorted(rows, visited[0].contiguous())]]
+    flow = torch.bincount(before * classes + visited[1], minlength=classes**2).view(classes, classes)
+    return flow - flow.diagonal().diag()
 
 
 def batches_of(work: Workplace, opened: Opened) -> Iterator[Batch]:

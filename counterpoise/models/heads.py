@@ -52,8 +52,12 @@ class EtfHead(nn.Module):
     def is_frame(self) -> bool:
         """Whether ``W W^T = C / (C - 1) (I - 11^T / C)``, up to single precision."""
         weight = self.weight.double().cpu()
-        wanted = _frame(len(weight)) @ _frame(len(weight)).T
-        return bool(((weight @ weight.T - wanted).abs() < 1e-4).all())
+        return bool(((weight @ weight.T - frame_products(len(weight))).abs() < 1e-4).all())
+
+
+def frame_products(classes: int) -> Tensor:
+    """``W W^T`` [C, C] of a frame: 1 on the diagonal, ``-1 / (C - 1)`` elsewhere."""
+    return _frame(classes) @ _frame(classes).T
 
 
 def _frame(classes: int) -> Tensor:

@@ -94,8 +94,8 @@ def _check_numbers(path: Path, given: Mapping[str, Tensor], state: Mapping[str, 
 
 def _check_frame(module: nn.Module, path: Path) -> None:
     """A trained head in the file would silently take the place of a fixed one."""
-    head = getattr(module, "head", None)
-    if isinstance(head, EtfHead) and not head.is_frame():
-        raise ConfigError(
-            f"model.weights: 'head.weight' of {short(path)} is no equiangular tight frame, as model.head = 'etf' needs; leave it out of the file"
-        )
+    for name, head in module.named_modules():
+        if isinstance(head, EtfHead) and not head.is_frame():
+            raise ConfigError(
+                f"model.weights: {short(f'{name}.weight')} of {short(path)} is no equiangular tight frame, as model.head = 'etf' needs; leave it out of the file"
+            )

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from counterpoise.core.method import part
-from counterpoise.core.part import Census, ClientData, Exchange, Part, Reveals, Visit
+from counterpoise.core.part import Census, ClientData, Exchange, Part, Reveals, Stats, Visit
 from counterpoise.core.tree import Params, Tree, zeros
 from counterpoise.errors import ConfigError
 from counterpoise.models.heads import has_features
@@ -47,6 +47,9 @@ def ccvr(samples: Whole = 2000, steps: Count = 500) -> Part:
         none = ClientData(data.rows[:0], data.labels[:0], held_out=data.held_out)
         return (none if "collect" in visit.shared else data), visit.memory
 
+    def finish(delta: Params, slot: Tree, memory: Tree, stats: Stats) -> tuple[Tree, Tree]:
+        return stats.seen, memory
+
     def update(delta: Params, slot: Tree, exchange: Exchange) -> tuple[Params, Tree]:
         if int(slot["last"]) != exchange.round:
             return delta, slot
@@ -58,9 +61,10 @@ def ccvr(samples: Whole = 2000, steps: Count = 500) -> Part:
         send=send,
         observe=observe,
         prepare=prepare,
+        finish=finish,
         update=update,
         reveals=Reveals(
-            observed="in the last round its samples of each class, and the mean and covariance of their features"
+            upload="in the last round its samples of each class, and the mean and covariance of their features"
         ),
     )
 

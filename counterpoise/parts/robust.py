@@ -30,7 +30,7 @@ def median() -> Part:
     def treat(deltas: Params, slot: Tree, exchange: Exchange) -> Params:
         return tmap(lambda leaf: for_all(_median(leaf), leaf), deltas)
 
-    return Part(treat=treat, drops_outliers=True)
+    return Part(treat=treat, curbs_outliers=True)
 
 
 @part(paper=YIN, off={"beta": 0.0})
@@ -46,7 +46,7 @@ def trimmed_mean(beta: Trim = 0.2) -> Part:
             tmap(lambda leaf: for_all(_trimmed(leaf, exchange.weights, cut), leaf), deltas) if cut else deltas
         )
 
-    return Part(init=needs_clients("trimmed_mean", least_trimmed(beta)), treat=treat, drops_outliers=beta > 0)
+    return Part(init=needs_clients("trimmed_mean", least_trimmed(beta)), treat=treat, curbs_outliers=beta > 0)
 
 
 @part(paper="Blanchard et al. 2017, arXiv:1703.02757")
@@ -65,7 +65,7 @@ def krum(byzantine: Whole = 1) -> Part:
         best = int(scores.argmin())
         return tmap(lambda leaf: for_all(leaf[best], leaf), deltas)
 
-    return Part(init=needs_clients("krum", 2 * byzantine + 3), treat=treat, drops_outliers=True)
+    return Part(init=needs_clients("krum", 2 * byzantine + 3), treat=treat, curbs_outliers=True)
 
 
 @part(paper="Sun et al. 2019, arXiv:1911.07963")
@@ -75,7 +75,7 @@ def clip_updates(norm: Positive = 1.0) -> Part:
     def treat(deltas: Params, slot: Tree, exchange: Exchange) -> Params:
         return clip_rows(deltas, norm, len(exchange.weights))
 
-    return Part(treat=treat)
+    return Part(treat=treat, curbs_outliers=True)
 
 
 def needs_clients(rule: str, least: int) -> Callable[[Params, Census, Tree], Tree]:

@@ -11,15 +11,15 @@ RARE = 10.0  # largest over smallest class from which on few clients may hold a 
 
 
 def warn_of_lost_tail(method: Method, federation: Federation) -> None:
-    """A rule that leaves out what few clients send may leave out a rare class."""
-    rules = [part.name for part in method.parts if part.drops_outliers]
-    if not rules:  # counting the classes of a million clients takes time
+    """A rule that leaves out or shortens what few clients send may cost a rare class."""
+    rules = [part.name for part in method.parts if part.curbs_outliers]
+    counts = federation.class_counts() if rules else None  # of a million clients this takes time
+    if counts is None:
         return
-    counts = federation.counts().sum(0)
     held = counts[counts > 0]
     if len(held) and float(held.max() / held.min()) >= RARE:
         logging.getLogger("counterpoise").warning(
-            "%s leaves out what few clients send, and the largest class has %.0f times the samples of the smallest: compare the recall of tail classes with and without it",
+            "%s leaves out or shortens what few clients send, and the largest class has %.0f times the samples of the smallest: compare the recall of tail classes with and without it",
             " and ".join(rules),
             float(held.max() / held.min()),
         )

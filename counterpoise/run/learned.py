@@ -56,8 +56,6 @@ def _before_round_0(part: Part) -> Iterator[Learned]:
 
 def _in_rounds(part: Part) -> Iterator[Learned]:
     """Whether a `finish` uploads anything is known only when it runs; so a part that says nothing is not trusted."""
-    if part.observe is not None:
-        yield Learned(part.reveals.observed or UNSAID, ROUNDS, part.name)
     if part.finish is not None and part.reveals.upload != "nothing":
         yield Learned(part.reveals.upload or UNSAID, ROUNDS, part.name)
     if part.reveals.judged:

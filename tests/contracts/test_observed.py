@@ -1,4 +1,4 @@
-"""A part may send what it observes of a client's own samples, in rounds of its choice; nobody keeps it."""
+"""What a part observes of a client's own samples reaches its start and finish of the same round; nobody keeps it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ENGINES = {
 }
 
 
-def witness(also_finish: bool = True) -> Part:
+def witness(also_steps: bool = True) -> Part:
     """In rounds 1 and later adds up the clients' features and labels; training sees only the first half of the samples."""
 
     def init(params: Params, census: Census, surveys: Tree) -> Tree:
@@ -37,31 +37,41 @@ def witness(also_finish: bool = True) -> Part:
         half = -(-len(data.rows) // 2)
         return ClientData(data.rows[:half], data.labels[:half]), visit.memory
 
+    def start(params: Params, shared: Tree, memory: Tree, stats: Stats) -> Tree:
+        assert set(stats.seen) <= {"features", "labels"}
+        return {"labels": stats.seen["labels"]} if stats.seen else {}
+
     def finish(delta: Params, slot: Tree, memory: Tree, stats: Stats) -> tuple[Tree, Tree]:
-        return {"steps": stats.steps}, memory
+        return stats.seen | slot | ({"steps": stats.steps} if also_steps else {}), memory
 
     def update(delta: Params, slot: Tree, exchange: Exchange) -> tuple[Params, Tree]:
         seen, sent = slot["seen"], exchange.upload
-        assert ("steps" in sent) == also_finish
+        assert ("steps" in sent) == also_steps
         if "features" in sent:
             seen = seen + torch.cat([sent["features"].sum(0), sent["labels"].sum().view(1)])
         return delta, {"rounds": slot["rounds"] + 1, "seen": seen}
 
-    sending = finish if also_finish else None
     return Part(
-        "witness", init=init, send=send, observe=observe, prepare=prepare, finish=sending, update=update
+        "witness",
+        init=init,
+        send=send,
+        observe=observe,
+        prepare=prepare,
+        start=start,
+        finish=finish,
+        update=update,
     )
 
 
-def watched(base: str = "fedavg", also_finish: bool = True) -> Method:
-    return compose(build_method(base), witness(also_finish))
+def watched(base: str = "fedavg", also_steps: bool = True) -> Method:
+    return compose(build_method(base), witness(also_steps))
 
 
 @pytest.mark.parametrize("name", ENGINES)
 @pytest.mark.parametrize("base", ["fedavg", "scaffold"])
-@pytest.mark.parametrize("also_finish", [True, False])
-def test_every_engine_observes_the_same(name: str, base: str, also_finish: bool) -> None:
-    here, there = (simulate(watched(base, also_finish), engine=one) for one in (LOOP, ENGINES[name]))
+@pytest.mark.parametrize("also_steps", [True, False])
+def test_every_engine_observes_the_same(name: str, base: str, also_steps: bool) -> None:
+    here, there = (simulate(watched(base, also_steps), engine=one) for one in (LOOP, ENGINES[name]))
     try:
         expected, found = run_rounds(here), run_rounds(there)
         assert float(found.slots["witness"]["seen"].abs().min()) > 0
@@ -85,10 +95,22 @@ def test_what_is_observed_is_of_all_own_samples_under_the_received_model() -> No
     assert outcome.replied == 3
 
 
-def test_what_is_observed_and_not_finite_is_rejected() -> None:
+def test_what_is_observed_does_not_leave_the_client_by_itself() -> None:
     def observe(data: ClientData, visit: Visit) -> Tree:
-        return {"own": torch.tensor(torch.nan if len(data.rows) == 1 else 1.0)}
+        return {"own": data.labels.double().mean()}
 
-    sim = simulate(compose(Method(), Part("sick", observe=observe)), cohort=None)
-    _, outcome = sim.advance(sim.open())
-    assert [rejection.client for rejection in outcome.rejected] == [5]
+    sim, plain = simulate(compose(Method(), Part("quiet", observe=observe))), simulate("fedavg")
+    (_, outcome), (_, without) = sim.advance(sim.open()), plain.advance(plain.open())
+    assert outcome.bytes_up == without.bytes_up
+
+
+def test_no_part_sees_what_another_observed() -> None:
+    def observe(data: ClientData, visit: Visit) -> Tree:
+        return {"own": data.labels.double().mean()}
+
+    def start(params: Params, shared: Tree, memory: Tree, stats: Stats) -> Tree:
+        assert stats.seen == {}
+        return {}
+
+    sim = simulate(compose(Method(), Part("sees", observe=observe), Part("does not", start=start)))
+    sim.advance(sim.open())

@@ -44,6 +44,14 @@ def test_steps_fall_at_their_boundaries() -> None:
     assert _rates("steps", 2, at=[]) == [0.8, 0.8]
 
 
+def test_steps_may_be_shares_of_all_rounds() -> None:
+    assert _rates("steps", 5, at=[0.5, 4], by=0.5) == [0.8, 0.8, 0.8, 0.4, 0.2]  # ceil(2.5) = 3
+    assert SCHEDULES.build("steps", {"at": [0.9]})(0.8, 449, 500) == 0.8
+    assert SCHEDULES.build("steps", {"at": [0.9]})(0.8, 450, 500) == pytest.approx(0.08)
+    # 0.55 * 100 is above 55 in floats
+    assert SCHEDULES.build("steps", {"at": [0.55]})(0.8, 55, 100) == pytest.approx(0.08)
+
+
 def test_steps_do_not_depend_on_the_order_of_boundaries() -> None:
     assert _rates("steps", 5, at=[4, 2], by=0.5) == _rates("steps", 5, at=[2, 4], by=0.5)
 
@@ -53,6 +61,8 @@ def test_bad_arguments_are_refused() -> None:
         ("factor", {"by": 0.0}),
         ("factor", {"by": 1.5}),
         ("steps", {"at": [0]}),
+        ("steps", {"at": [1.5]}),
+        ("steps", {"at": [1.0]}),
         ("steps", {}),
     ):
         with pytest.raises(ConfigError, match=name):

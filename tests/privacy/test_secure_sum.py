@@ -41,7 +41,7 @@ def test_numbers_up_to_2_to_the_40_add_up_exactly(mode: PrivacySettings) -> None
 
 
 def _exact(mode: PrivacySettings, seeds: range) -> int:
-    found = [Parties(random_federation(seed), mode) for seed in seeds]
+    found = (Parties(random_federation(seed), mode) for seed in seeds)
     return sum(parties.total().values.tolist() == parties.truth().tolist() for parties in found)
 
 

@@ -23,7 +23,6 @@ HOOKS = {
     "tally": "counts on every client once, and learns the sum",
     "send": "sends the clients of a round something besides the model",
     "enroll": "keeps a memory on each client from round to round, which is not sent",
-    "observe": "may look at the samples of a client and add something to what it sends back",
     "finish": "may add something to what a client sends back",
     "propose": "decides the tasks of each client",
     "choose": "chooses which replies are used",
@@ -165,8 +164,6 @@ def _parts(runs: dict[str, RunResult]) -> Html:
 def _does(part: Part, hook: str) -> str:
     """What a hook does that the server sees, with the part's own words on what it learns by it."""
     reveals = part.reveals
-    if hook == "observe" and reveals.observed:
-        return f"adds to what a client sends back {reveals.observed}"
     if hook == "finish" and reveals.upload:
         return "" if reveals.upload == "nothing" else f"adds to what a client sends back {reveals.upload}"
     said = {"survey": reveals.survey, "tally": reveals.tally, "weigh": reveals.judged}.get(hook, "")

@@ -1,0 +1,81 @@
+"""Classifiers beside a fixed frame, whose row lengths are put right when they are used: FedLoGe, spec 3.3."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from counterpoise.core.method import part
+from counterpoise.core.part import Batch, Part, Reveals, Stats, Step
+from counterpoise.core.tree import Params, Tree, tmap
+from counterpoise.models.heads import replace_head
+from counterpoise.models.sparse_frame import TwoHeads
+from counterpoise.registry.schema import Positive
+
+FEDLOGE = "Xiao et al. 2024, arXiv:2401.08977"
+WEIGHT, BIAS, SHOWN = "head.aux.weight", "head.aux.bias", "head.shown"
+NEVER = -1e10  # logit of a class that a client does not have
+SHORTEST = 1e-12
+
+
+@part(paper=FEDLOGE)
+def realigned_heads(length: Positive = 1.7) -> Part:
+    """Features learn by a fixed sparse frame; on them, held fixed, `aux` that all share and a private head learn by cross-entropy.
+
+    Scored and saved is `aux` with rows ``length w_c / |w_c|``. The client's own model has rows ``|v_c| w_c / |w_c|`` with its
+    private v, and never says a class that the client does not have. A private head begins as the first `aux` received.
+    """
+
+    def enroll(params: Params, buffers: Params, classes: int) -> Tree:
+        present = torch.ones(classes, dtype=params[WEIGHT].dtype, device=params[WEIGHT].device)
+        return {"weight": params[WEIGHT], "bias": params[BIAS], "present": present}
+
+    def start(params: Params, shared: Tree, memory: Tree, stats: Stats) -> Tree:
+        return {"weight": memory["weight"], "bias": memory["bias"]}
+
+    def adjust(grads: Params, slot: Tree, step: Step) -> tuple[Params, Tree]:
+        assert step.outputs is not None  # every gradient source hands them on
+        features = step.outputs.features.to(slot["weight"].dtype)
+        aux = linear_gradient(step.params[WEIGHT], step.params[BIAS], features, step.batch)
+        own = linear_gradient(slot["weight"], slot["bias"], features, step.batch)
+        after = tmap(lambda p, d: torch.addcmul(p, step.stats.lr, d, value=-1), slot, own)
+        return grads | {WEIGHT: aux["weight"], BIAS: aux["bias"]}, after
+
+    def finish(delta: Params, slot: Tree, memory: Tree, stats: Stats) -> tuple[Tree, Tree]:
+        return {}, slot | {"present": (stats.counts > 0).to(memory["present"])}
+
+    def present(params: Params, buffers: Params, slot: Tree) -> tuple[Params, Params]:
+        rows = length * directions(params[WEIGHT])
+        return params | {WEIGHT: rows}, buffers | {SHOWN: torch.ones_like(buffers[SHOWN])}
+
+    def own(params: Params, buffers: Params, memory: Tree) -> tuple[Params, Params]:
+        if not memory:  # it never trained
+            return params, buffers
+        lengths = torch.linalg.vector_norm(memory["weight"], dim=1, keepdim=True)
+        bias = torch.where(memory["present"] > 0, memory["bias"], NEVER)
+        return params | {WEIGHT: lengths * directions(params[WEIGHT]), BIAS: bias}, buffers
+
+    return Part(
+        adapt=lambda module: replace_head(module, TwoHeads, "realigned_heads"),
+        enroll=enroll,
+        start=start,
+        adjust=adjust,
+        finish=finish,
+        present=present,
+        own=own,
+        reveals=Reveals(upload="nothing"),
+    )
+
+
+def directions(weight: Tensor) -> Tensor:
+    """Rows of length 1."""
+    lengths: Tensor = torch.linalg.vector_norm(weight, dim=1, keepdim=True)
+    return weight / lengths.clamp(min=SHORTEST)
+
+
+def linear_gradient(weight: Tensor, bias: Tensor, features: Tensor, batch: Batch) -> Tree:
+    """Of the mean cross-entropy of ``softmax(W f + b)`` over the real samples of a batch."""
+    share = batch.mask / batch.mask.sum().clamp(min=1)
+    hit = torch.nn.functional.one_hot(batch.y, len(bias))
+    error = ((features @ weight.t() + bias).softmax(-1) - hit) * share.unsqueeze(-1)  # [B, C]
+    return {"weight": error.t() @ features, "bias": error.sum(0)}

@@ -1,0 +1,71 @@
+"""What a run's parts recorded, in lines: the last values of each of their charts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from counterpoise.results.results import RunResult
+
+MOST = 40  # entries of one chart that are listed one by one
+
+
+def inside_lines(run: RunResult) -> Iterator[str]:
+    """For each chart its last values."""
+    for chart in run.record.get("charts", []):
+        known = [(row["round"] + 1, value) for row in run.scored if (value := _read(row, chart)) is not None]
+        if known:
+            yield ""
+            yield f"{chart['part']}: {chart['title'].lower()}, after round {known[-1][0]}"
+            yield from KINDS[chart["kind"]](known[-1][1], chart, run.record)
+
+
+def _read(row: Mapping[str, Any], chart: Mapping[str, Any]) -> Any:
+    return row.get("diagnostics", {}).get(chart["part"], {}).get(chart["name"])
+
+
+def _curve(value: float, chart: Mapping[str, Any], record: Mapping[str, Any]) -> Iterator[str]:
+    yield f"  {value:.4g}"
+
+
+def _bars(values: Sequence[float], chart: Mapping[str, Any], record: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in list(zip(_names(values, chart, record), values, strict=True))[:MOST]:
+        yield f"  {name}: {value:.4g}"
+    if len(values) > MOST:
+        yield f"  ... and {len(values) - MOST} more"
+    yield f"  mean: {sum(values) / max(len(values), 1):.4g}"
+
+
+def _flow(
+    rows: Sequence[Sequence[float]], chart: Mapping[str, Any], record: Mapping[str, Any]
+) -> Iterator[str]:
+    """The largest first."""
+    names = _names(rows, chart, record)
+    cells = [
+        (v, a, b) for a, row in zip(names, rows, strict=True) for b, v in zip(names, row, strict=True) if v
+    ]
+    for value, before, after in sorted(cells, key=lambda cell: -cell[0])[:MOST]:
+        yield f"  {before} -> {after}: {value:.4g}"
+    if len(cells) > MOST:
+        yield f"  ... and {len(cells) - MOST} more"
+    yield f"  sum: {sum(value for value, _, _ in cells):.4g}"
+
+
+def _tree(nodes: Sequence[Any], chart: Mapping[str, Any], record: Mapping[str, Any]) -> Iterator[str]:
+    yield f"  {len(nodes)} nodes; the report draws them"
+
+
+def _names(values: Sequence[Any], chart: Mapping[str, Any], record: Mapping[str, Any]) -> list[str]:
+    classes = record.get("data", {}).get("classes", [])
+    if chart["axis"] == "classes" and len(classes) == len(values):
+        return [str(name) for name in classes]
+    kind = {"clients": "client ", "classes": "class "}.get(chart["axis"], "")
+    return [f"{kind}{place}" for place in range(len(values))]
+
+
+KINDS: dict[str, Callable[[Any, Mapping[str, Any], Mapping[str, Any]], Iterator[str]]] = {
+    "curve": _curve,
+    "bars": _bars,
+    "flow": _flow,
+    "tree": _tree,
+}
