@@ -13,7 +13,7 @@ from counterpoise.core.codec import digest
 from counterpoise.core.local import Local
 from counterpoise.core.messages import Broadcast, Replies, Task
 from counterpoise.core.method import METHODS, PARTS, Method, MethodSpec, build_method
-from counterpoise.core.part import Census, Outputs, Visit
+from counterpoise.core.part import Census, Measurement, Outputs, Pair, Visit
 from counterpoise.core.rng import generator
 from counterpoise.core.tree import Tree, flatten
 from counterpoise.data.dataset import Samples, no_scaling
@@ -227,6 +227,9 @@ class Altered:
     def tally(self, clients: Sequence[int]) -> dict[str, Tree]:
         return self.engine.tally(clients)
 
+    def measure(self, pairs: Sequence[Pair], models: Tree, buffers: Tree, measurement: Measurement) -> Tree:
+        return self.engine.measure(pairs, models, buffers, measurement)
+
     @property
     def memory(self) -> MutableMapping[int, dict[str, Tree]]:
         return self.engine.memory
@@ -239,9 +242,10 @@ def altered(sim: Simulation, alter: Callable[[Replies], Replies]) -> Simulation:
 
 @dataclass
 class Recorded:
-    """Answers with replies that were recorded before."""
+    """Answers with replies that were recorded before; what servers ask of clients besides, the real ones answer."""
 
     replies: Replies
+    engine: Engine
     refused: tuple[()] = ()
 
     def train(self, tasks: Sequence[Task], broadcast: Broadcast) -> Replies:
@@ -250,10 +254,13 @@ class Recorded:
     def commit(self, round: int, clients: Sequence[int]) -> None:
         assert list(clients) == sorted(set(clients))
 
+    def measure(self, pairs: Sequence[Pair], models: Tree, buffers: Tree, measurement: Measurement) -> Tree:
+        return self.engine.measure(pairs, models, buffers, measurement)
+
 
 def recorded(sim: Simulation, replies: Replies) -> Simulation:
     """The run with clients that answer with these replies."""
-    return replace(sim, engine=cast(Engine, Recorded(replies)))
+    return replace(sim, engine=cast(Engine, Recorded(replies, sim.engine)))
 
 
 def visit(

@@ -14,7 +14,7 @@ from counterpoise.client.functional import FunctionalModel
 from counterpoise.core.loss import cross_entropy
 from counterpoise.core.messages import Result
 from counterpoise.core.method import Method
-from counterpoise.core.part import Batch, Gradient, Outputs, Part, Stats, Step, call
+from counterpoise.core.part import Batch, Gradient, Objective, Outputs, Part, Stats, Step, call
 from counterpoise.core.tree import Params, Tree, subtract, tmap
 
 
@@ -69,12 +69,19 @@ def step(
     slots = dict(progress.slots)
 
     def gradient_at(
-        params: Params, buffers: Params = progress.buffers, members: Tensor | None = None
+        params: Params,
+        buffers: Params = progress.buffers,
+        objective: Objective | None = None,
+        members: Tensor | None = None,
     ) -> Gradient:
-        loss = loss_of(method, batch, progress.slots, members)
+        loss = (
+            loss_of(method, batch, progress.slots, members)
+            if objective is None
+            else Loss(lambda outputs: objective(outputs, batch))
+        )
         return differentiate(model, params, buffers, batch.x, loss)
 
-    by_group = partial(gradient_at, progress.params, progress.buffers)
+    by_group = partial(gradient_at, progress.params, progress.buffers, None)
     seen = Step(progress.params, stats, gradient_at, by_group, batch)
     gradient = _source(method, slots, seen)
     seen = seen._replace(outputs=gradient.outputs)

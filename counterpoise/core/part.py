@@ -73,12 +73,17 @@ class Step(NamedTuple):
 
     params: Params
     stats: Stats
-    gradient_at: Callable[..., Gradient]  # params, buffers=these -> the same batch's gradient there
+    gradient_at: Callable[
+        ..., Gradient
+    ]  # params, buffers=these, objective=None -> the same batch's gradient there
     group_gradients: Callable[
         [Tensor], Gradient
     ]  # members [H, C] -> grads [H, ...] of each group's share of the batch's loss, from one forward pass
     batch: Batch
     outputs: Outputs | None = None  # of this step's gradient; None for the gradient source, which makes them
+
+
+Objective: TypeAlias = Callable[[Outputs, Batch], Tensor]  # -> [] what is differentiated instead of the loss
 
 
 class ClientData(NamedTuple):
@@ -89,6 +94,7 @@ class ClientData(NamedTuple):
     chances: Tensor | None = None  # [n] draw with replacement by these; None: each sample once per epoch
     strata: Tensor | None = None  # [n] every batch holds equally many samples of each of these groups
     held_out: Tensor | None = None  # [h] rows that the client keeps for validation
+    held_out_labels: Tensor | None = None  # [h]
     rate: float = 1.0  # factor on the client's learning rate of this round, which all parts then see
 
 
@@ -133,6 +139,7 @@ class Census(NamedTuple):
     rounds: int
     cohort: int = 0  # clients that a round asks, on average; 0: all that have samples
     poisson: bool = False  # whether each client is asked by a chance of its own, not a fixed number of them
+    without: int = 0  # clients that hold nothing out
 
     @property
     def clients(self) -> int:
@@ -326,7 +333,7 @@ class Part:
     )
 
     note: Callable[[Census], str] | None = (
-        None  # one line that whoever starts the run should read; kept in its record
+        None  # one line that whoever starts the run should read, kept in its record; empty: none
     )
     charts: tuple[Chart, ...] = ()  # what the report shows of the server slot
     server_samples: bool = False  # whether `update` measures models on samples of the server's own

@@ -77,7 +77,11 @@ class Federation:
     def client(self, index: int) -> ClientData:
         """A client's rows and labels, on the CPU, where rounds are planned on any device."""
         rows = self.clients[index]
-        return ClientData(rows, self._labels[rows], held_out=self.held_out[index] if self.held_out else None)
+        own = ClientData(rows, self._labels[rows])
+        if not self.held_out:
+            return own
+        held = self.held_out[index].cpu()
+        return own._replace(held_out=held, held_out_labels=self._labels[held])
 
     def to(self, device: torch.device | str, dtype: torch.dtype = torch.float32) -> Federation:
         """The same data on a device with float inputs as `dtype`; uint8 pixels stay bytes until they are used."""

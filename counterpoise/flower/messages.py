@@ -7,12 +7,13 @@ import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import torch
 from flwr.app import ConfigRecord, RecordDict
 
 from counterpoise.core.codec import digest, encode
 from counterpoise.core.messages import Broadcast, Task
 from counterpoise.core.part import Measurement
-from counterpoise.core.tree import Params, Tree
+from counterpoise.core.tree import Params, Tree, leaves
 from counterpoise.errors import ConfigError
 from counterpoise.flower.records import (
     pack_facts,
@@ -24,7 +25,7 @@ from counterpoise.flower.records import (
 )
 from counterpoise.flower.refusal import Refused
 from counterpoise.flower.specs import TreeSpec, check_spec
-from counterpoise.metrics.scoring import count, count_all
+from counterpoise.metrics.scoring import count, count_all, samples_counted
 
 TRAIN, MEASURE, HELLO = "train", "evaluate.measure", "query.hello"
 # Measurements that a client can be asked for, by name.
@@ -220,11 +221,25 @@ def write_measure_reply(ask: MeasureAsk, sha256: str, sums: Tree) -> RecordDict:
     )
 
 
-def read_measure_reply(content: RecordDict, client: str, sha256: str, spec: TreeSpec) -> Tree:
+def read_measure_reply(content: RecordDict, client: str, sha256: str, spec: TreeSpec, held_out: int) -> Tree:
+    """Sums of K models, refused where they cannot be counts of the samples that the client said it has."""
     facts = unpack_facts(content.get("reply"), MEASURE_REPLY)
     if facts["client"] != client or facts["sha256"] != sha256:
         raise Refused("client" if facts["client"] != client else "sha256")
     _, sums = take(content, ["reply", "sums"])
     tree = unpack_tree(sums)
     check_spec(tree, spec)
+    _check_counts(tree, held_out)
     return tree
+
+
+def _check_counts(sums: Tree, held_out: int) -> None:
+    """Counts that are possible may still be invented: only the client sees its samples."""
+    support = sums["confusion"].sum(-1)  # [K, C] true classes, which are the same for every model
+    possible = (
+        all(bool((leaf >= 0).all()) for leaf in leaves(sums))
+        and all(bool((found == held_out).all()) for found in samples_counted(sums))
+        and torch.equal(support, support[:1].expand_as(support))
+    )
+    if not possible:
+        raise Refused("counts")

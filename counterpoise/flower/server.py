@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -33,7 +34,7 @@ from counterpoise.flower.grid import Grid
 from counterpoise.flower.memory import FIRST, next_token
 from counterpoise.flower.messages import Judged, MeasureAsk, TrainAsk, TrainReply, measurement_name
 from counterpoise.flower.records import payload_bytes
-from counterpoise.flower.refusal import Refused, first_answers
+from counterpoise.flower.refusal import REASONS, Refused, first_answers
 from counterpoise.flower.roster import Roster
 from counterpoise.flower.specs import (
     TreeSpec,
@@ -48,6 +49,7 @@ from counterpoise.flower.specs import (
 from counterpoise.flower.status import Status
 from counterpoise.flower.sums import SumExchange
 
+LOG = logging.getLogger("counterpoise")
 NOBODY = -1  # a reply of a node that is no client
 GRACE = 60.0  # seconds that a message outlives its round, so that only the server ends a round
 KEPT = "kept on the client"  # stands in a checkpoint for memory that is not on the server
@@ -165,10 +167,13 @@ class FlowerEngine:
             }
 
         def read(name: str, content: RecordDict) -> Tree:
-            judged = there[name][1]
-            return messages.read_measure_reply(content, name, judged.sha256, spec_of_models(judged))
+            judged, hello = there[name][1], self.roster.hellos[name]
+            form, held_out = spec_of_models(judged), hello.held_out or hello.samples
+            return messages.read_measure_reply(content, name, judged.sha256, form, held_out)
 
-        found, _ = first_answers(replies, nodes, list(there), read)
+        found, refused = first_answers(replies, nodes, list(there), read)
+        for name, why in refused:
+            LOG.warning("client %s: what it measured is not used: %s (%s)", name or "?", REASONS[why], why)
         return {
             client: found[names[client]] if names[client] in found else zeros_of(spec_of_models(judged))
             for client, (_, judged) in asked.items()

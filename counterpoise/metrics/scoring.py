@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from torch import Tensor
+
 from counterpoise.core.part import Batch, Outputs
 from counterpoise.core.tree import Tree
 from counterpoise.metrics import scores
@@ -55,6 +57,13 @@ def count(outputs: Outputs, batch: Batch) -> Tree:
         "calibration": calibration(*given),
         "cross_entropies": cross_entropies(*given),
     }
+
+
+def samples_counted(sums: Tree) -> list[Tensor]:
+    """[K, ...] for how many samples each of the sums of K models stands: in true counts for as many as were counted."""
+    tables = sums["confusion"].double(), sums["calibration"].double()
+    found = [tables[0].sum((-1, -2)), tables[1][..., 0, :].sum(-1), sums["cross_entropies"][..., 0].double()]
+    return found + ([sums["histograms"].double().sum((-3, -2))] if "histograms" in sums else [])
 
 
 def score_clients(clients: Sequence[int], confusions: Sequence[Any]) -> dict[str, Any]:

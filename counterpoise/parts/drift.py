@@ -16,6 +16,7 @@ PROX = "Li et al. 2020, arXiv:1812.06127"
 SCAFFOLD = "Karimireddy et al. 2020, arXiv:1910.06378, Algorithm 1"
 TINY = 1e-12
 TRAVELLED = "its number of local steps, times the learning rate"  # what `travel` uploads, in words
+CHANGE = "the change of its control variate, a vector as long as the model"
 FEDDYN = "Acar et al. 2021, arXiv:2111.04263, Algorithm 1"
 FEDCM = "Xu et al. 2021, arXiv:2106.10874, Algorithm 2"
 MomentumForm: TypeAlias = Literal["resolved", "scaled", "printed"]
@@ -76,7 +77,7 @@ def control_variates() -> Part:
                 "control", "curve", "Norm of the server's control variate", lambda slot: norm(slot["control"])
             ),
         ),
-        reveals=Reveals(upload="the change of its control variate, a vector as long as the model"),
+        reveals=Reveals(upload=CHANGE),
     )
 
 

@@ -13,7 +13,7 @@ from counterpoise.client.measure import measure, measure_many
 from counterpoise.client.probing import look, names_given, server_samples
 from counterpoise.core.messages import Replies, Task
 from counterpoise.core.method import Method
-from counterpoise.core.part import Census, Measure, Measurement, Pair
+from counterpoise.core.part import Census, Measure, Measurement, Pair, call
 from counterpoise.core.secret import SecretKey
 from counterpoise.core.tree import Params, Tree, bytes_of, stack, take, tmap
 from counterpoise.data.dataset import Samples
@@ -73,12 +73,14 @@ class Simulation:
         federation = self.work.federation
         samples = federation.samples()
         asked, poisson = self.cohort.expected(samples), self.cohort.sampling == "bernoulli"
-        return Census(samples, len(federation.classes), self.rounds, asked, poisson)
+        without = len(federation.clients) - len(federation.holders())
+        return Census(samples, len(federation.classes), self.rounds, asked, poisson, without)
 
     @property
     def notes(self) -> dict[str, str]:
         """Part name -> what whoever starts the run should read."""
-        return {part.name: part.note(self.census) for part in self.method.parts if part.note is not None}
+        found = ((part.name, call(part.note, "", self.census)) for part in self.method.parts)
+        return {name: note for name, note in found if note}
 
     def open(self) -> ServerState:
         """The server before round 0; clears the memory of all clients."""

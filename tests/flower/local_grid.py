@@ -18,6 +18,7 @@ from counterpoise.engines.workplace import Workplace
 from counterpoise.flower import client
 from counterpoise.flower.client import ClientContext
 from counterpoise.flower.grid import OnReply
+from counterpoise.flower.messages import TRAIN
 from counterpoise.flower.resident import HANDLERS
 from counterpoise.flower.roster import Roster
 from counterpoise.flower.server import FlowerEngine, RoundPolicy
@@ -38,7 +39,7 @@ class LocalGrid:
     alter: Callable[[list[Message]], list[Message]] = lambda replies: replies
     before: Callable[[Message], None] = lambda message: None
     names: dict[int, str] = field(default_factory=dict)
-    canned: list[Message] | None = None  # what comes back instead of asking anybody
+    canned: list[Message] | None = None  # what comes back instead of asking anybody to train
     sent: list[Message] = field(default_factory=list)
     not_admitted: dict[str, str] = field(default_factory=dict)
     late: dict[str, int] = field(default_factory=dict)
@@ -55,7 +56,7 @@ class LocalGrid:
     def send_and_receive(self, asks: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
         asks = list(asks)
         self.sent += asks
-        if self.canned is not None:
+        if self.canned is not None and all(ask.metadata.message_type == TRAIN for ask in asks):
             return self.canned
         return self.alter([self.deliver(ask) for ask in reversed(asks)])  # arrival order is not ours
 

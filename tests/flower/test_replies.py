@@ -62,7 +62,7 @@ class Scene:
 def scene(spec: MethodSpec, path: Path) -> Scene:
     sim, grid = over_flower(spec, path)
     caught: list[Message] = []
-    grid.alter = lambda replies: caught.extend(replies) or replies  # type: ignore[func-returns-value]
+    grid.alter = lambda replies: caught.extend(_trained(replies)) or replies  # type: ignore[func-returns-value]
     state, _ = ask_clients(sim, sim.open(), COHORT)
     older = list(caught)
     caught.clear()
@@ -71,6 +71,11 @@ def scene(spec: MethodSpec, path: Path) -> Scene:
     sim.engine.memory.clear()
     sim.engine.memory.update(before)
     return Scene(sim, grid, state, older, list(caught))
+
+
+def _trained(replies: list[Message]) -> list[Message]:
+    """Replies of clients that trained, not of those that judge models."""
+    return [r for r in replies if r.has_content() and "trees" in r.content.config_records.get("reply", {})]
 
 
 def node_of(client: int) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 from counterpoise.core.method import PARTS, build_method
 from counterpoise.core.part import Part
 from counterpoise.report.html.markup import Html, Show, bytes_, element, join, percent, table
-from counterpoise.report.html.study import Study
+from counterpoise.report.html.study import Study, mean_and_deviation, thin
 from counterpoise.report.html.tables import PROBLEM, problem_cell
 from counterpoise.results.cells import Cell
 from counterpoise.results.results import RunResult
@@ -16,6 +16,8 @@ from counterpoise.run.config.experiment import make_experiment
 from counterpoise.run.learned import own_questions
 
 MOST_NAMED = 5  # seeds whose worst client is named
+MOST_PLACES = 100  # of one line of clients
+LISTED = {"client_balanced_accuracy": "balanced accuracy", "client_accuracy": "accuracy"}
 MODELS = {"clients": "shared", "personal": "own"}  # whose scores on what clients hold out
 WIDTHS = {"float32": 4, "float64": 8}
 HOOKS = {
@@ -38,6 +40,37 @@ UNASKED = (
     "Samples per client and class are not known: these clients brought their own data, and the server did not ask for "
     "their class counts. It asks with flower.client_counts = true."
 )
+
+
+def client_data(study: Study) -> dict[str, list[dict[str, Any]]]:
+    """What is scored -> each method's scores on the clients, from the worst to the best of each run."""
+    found = {
+        f"{words}, {whose} model": _lines(study, which, score)
+        for which, whose in MODELS.items()
+        for score, words in LISTED.items()
+    }
+    return {name: lines for name, lines in found.items() if lines}
+
+
+def _lines(study: Study, which: str, score: str) -> list[dict[str, Any]]:
+    lists = {
+        key: [run.scored[-1].get(which, {}).get(score, ()) for run in runs]
+        for key, runs in study.groups.items()
+    }
+    lines = {key: _in_order(scores) for key, scores in lists.items()}
+    return [{"at": study.place(*key), "curve": line} for key, line in lines.items() if line is not None]
+
+
+def _in_order(scores: Sequence[Sequence[float | None]]) -> list[Any] | None:
+    """Places, means and deviations over runs; None where no run lists its clients."""
+    known = [[value for value in one if value is not None] for one in scores]
+    ranked = [sorted(values) for values in known if values]
+    if not ranked:
+        return None
+    fewest = min(map(len, ranked))  # seeds may differ in how many clients hold samples out
+    places = thin(range(fewest), MOST_PLACES)
+    columns = [[values[place] for place in places] for values in (thin(one, fewest) for one in ranked)]
+    return [[place + 1 for place in places], *mean_and_deviation(columns)]
 
 
 def worst_clients(study: Study) -> Html | None:

@@ -109,7 +109,7 @@ def _sections(study: Study) -> list[tuple[str, str, Html]]:
         ("table", "Results", tables(study)),
         ("curves", "Learning curves", _chart("curves")),
         ("classes", "Classes", join([_chart("recall"), _chart("groups"), class_table(study)])),
-        ("clients", "Clients", join([partition, worst or Html()])),
+        ("clients", "Clients", join([partition, *([_chart("clients"), worst] if worst else [])])),
         ("diagnostics", "Inside the methods", _chart("diagnostics")),
         ("server", "What the server learned", clients.server_view(study)),
     ]
@@ -143,6 +143,7 @@ def _data(study: Study) -> Html:
             "classes": class_data(study),
             "groups": group_data(study),
             "partitions": partition_data(study),
+            "clients": clients.client_data(study),
             "diagnostics": [*diagnostic_data(study), *probe_data(study)],
             "ranking": study.comparison.ranking and study.comparison.ranking._asdict(),
         },

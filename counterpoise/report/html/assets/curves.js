@@ -1,9 +1,9 @@
-// Lines over rounds with bands over seeds: learning curves, and the curves that parts record.
+// Lines with bands over seeds: learning curves, the curves that parts record, and scores of clients in order.
 
 const MARKS = 8; // markers on a line
 
-/** Lines of `series` = [{method, name, curve: [rounds, means, deviations or null]}]; without a name the method's, whose look it has. */
-function drawCurves(series, format, width, { share = false, unit = format, empty = "All methods are hidden." } = {}) {
+/** Lines of `series` = [{method, name, curve: [rounds, means, deviations or null]}]; without a name the method's, whose look it has. `along`: what is counted instead of rounds. */
+function drawCurves(series, format, width, { share = false, unit = format, empty = "All methods are hidden.", along = "round" } = {}) {
   if (!series.length) return message(width, empty);
   const [left, right, top] = [52, width - 14, 12];
   const bottom = clamp(width * 0.44, 220, 400);
@@ -15,12 +15,13 @@ function drawCurves(series, format, width, { share = false, unit = format, empty
   const nodes = [
     yAxis(ticksBetween(low, high, 5), y, left, right, format),
     xAxis(columns, x, bottom, String),
-    s("text", { class: "axis", x: (left + right) / 2, y: bottom + 36, "text-anchor": "middle" }, "round"),
+    s("text", { class: "axis", x: (left + right) / 2, y: bottom + 36, "text-anchor": "middle" }, along),
     series.map((one) => band(one, x, y)),
     series.map((one, place) => line(one, x, y, place)),
   ];
-  const stops = stopsOf(series, x, (top + bottom) / 2 - 20, unit);
-  return { height: bottom + 44, nodes, stops: [stops], byX: true, top, bottom, ...curveTable(series, unit) };
+  const word = `${along[0].toUpperCase()}${along.slice(1)}`;
+  const stops = stopsOf(series, x, (top + bottom) / 2 - 20, unit, word);
+  return { height: bottom + 44, nodes, stops: [stops], byX: true, top, bottom, ...curveTable(series, unit, word) };
 }
 
 function heights(series, share) {
@@ -65,7 +66,7 @@ function line({ method, curve: [rounds, means] }, x, y, place) {
   return s("g", { "data-method": method }, paths, marked.map((p) => marker(method, x(rounds[p]), y(means[p]), 0.85)));
 }
 
-function stopsOf(series, x, y, format) {
+function stopsOf(series, x, y, format, word) {
   const rounds = [...new Set(series.flatMap(({ curve }) => curve[0]))].sort((a, b) => a - b);
   return rounds.map((round) => {
     const here = series.flatMap(({ method, name, curve: [at, means, spread] }) => {
@@ -73,11 +74,11 @@ function stopsOf(series, x, y, format) {
       return place < 0 ? [] : [{ method, name, mean: means[place], spread: spread?.[place] ?? null }];
     });
     here.sort((a, b) => (b.mean ?? -Infinity) - (a.mean ?? -Infinity));
-    return { x: x(round), y, title: `Round ${round}`, lines: here.map((one) => [nameOf(one), withSpread(format, one.mean, one.spread), one.method]) };
+    return { x: x(round), y, title: `${word} ${round}`, lines: here.map((one) => [nameOf(one), withSpread(format, one.mean, one.spread), one.method]) };
   });
 }
 
-function curveTable(series, format) {
+function curveTable(series, format, word) {
   const rounds = [...new Set(series.flatMap(({ curve }) => curve[0]))].sort((a, b) => a - b);
   const rows = rounds.map((round) => [
     String(round),
@@ -86,7 +87,7 @@ function curveTable(series, format) {
       return place < 0 ? "" : withSpread(format, means[place], spread?.[place]);
     }),
   ]);
-  return { head: ["Round", ...series.map(nameOf)], rows };
+  return { head: [word, ...series.map(nameOf)], rows };
 }
 
 function mountCurves(place) {
@@ -115,5 +116,25 @@ function mountCurves(place) {
     ],
     legend: methodLegend(() => new Set(series.filter(({ at }) => at[0] === state.problem).map(({ at }) => at[1]))),
     draw: (width) => drawCurves(shown(), tick, width, { share: score.percent, unit: score.percent ? percent : plain }),
+  });
+}
+
+/** Scores of a model on what each client holds out, the clients in order of it. */
+function mountClients(place) {
+  const kinds = Object.keys(DATA.clients);
+  if (!kinds.length) return;
+  let kind = kinds[0];
+  const here = () => DATA.clients[kind].filter(({ at }) => at[0] === state.problem);
+  const shown = () => here().map(({ at, curve }) => ({ method: at[1], curve })).filter(({ method }) => isShown(method));
+  const choose = (chosen) => {
+    kind = kinds[chosen];
+    chart.redraw();
+  };
+  const chart = mountChart(place, {
+    title: "Clients from the worst to the best",
+    note: "In percent on what each client holds out, last round. The client at a place may be another one for each method and seed; lines are means over seeds, bands one sample deviation to either side.",
+    controls: [chooser("Score", kinds, 0, choose)],
+    legend: methodLegend(() => new Set(here().map(({ at }) => at[1]))),
+    draw: (width) => drawCurves(shown(), (value) => `${Math.round(1000 * value) / 10}`, width, { share: true, unit: percent, along: "place", empty: here().length ? "All methods are hidden." : "No client was scored." }),
   });
 }

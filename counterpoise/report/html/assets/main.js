@@ -6,6 +6,7 @@ const MOUNT = {
   recall: mountRecall,
   groups: mountGroups,
   partition: mountPartition,
+  clients: mountClients,
   diagnostics: mountDiagnostics,
 };
 

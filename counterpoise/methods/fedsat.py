@@ -1,0 +1,30 @@
+"""FedSat: paper 004, with its contradictions resolved as in spec 2.6."""
+
+from __future__ import annotations
+
+from counterpoise.core.method import Method, Weighting, method
+from counterpoise.core.part import Part
+from counterpoise.parts.drift_correction import Reference, drift_correction
+from counterpoise.parts.prediction_sensitive import prediction_sensitive
+from counterpoise.parts.prioritised_weighting import ErrorNorm, prioritised_weighting
+from counterpoise.parts.server import optional_server_step
+from counterpoise.registry.schema import Count, NonNegative, Positive
+
+
+@method(paper="FedSat (paper 004)")
+def fedsat(
+    gamma: NonNegative = 1.0,
+    reference: Reference = "displacement",
+    sensitive: bool = True,
+    workers: Count = 15,
+    prioritised: bool = True,
+    threshold: Positive = 1.0,
+    error_norm: ErrorNorm = "client",
+    server_lr: Positive = 1.0,
+    weighting: Weighting = "uniform",
+) -> Method:
+    """Drift correction, prediction-sensitive costs, and weights judged by other clients; without the last two it is the paper's Base."""
+    parts: list[Part] = [prediction_sensitive()] if sensitive else []
+    parts += [drift_correction(gamma, reference)]
+    parts += [prioritised_weighting(workers, threshold, error_norm)] if prioritised else []
+    return Method((*parts, *optional_server_step(server_lr)), weighting)

@@ -1,0 +1,83 @@
+"""Clients are corrected by how the server moved: paper 004 (FedSat), equations 5 to 7, read as spec 2.6.1 to 2.6.4."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+
+from counterpoise.core.method import part
+from counterpoise.core.part import Census, Exchange, Part, Reveals, Stats, Step, whole_slot
+from counterpoise.core.tree import Params, Tree, add, mix, subtract, tmap, zeros
+from counterpoise.parts.drift import CHANGE, TRAVELLED
+from counterpoise.registry.schema import NonNegative
+
+PAPER = "FedSat (paper 004), equations 5 to 7"
+TINY = 1e-12
+Reference = Literal["displacement", "stale", "control"]
+
+
+@part(paper=PAPER, off={"gamma": 0.0})
+def drift_correction(gamma: NonNegative = 1.0, reference: Reference = "displacement") -> Part:
+    """``g + gamma (v - v_k)``; then ``v_k <- v_k - v + (x - y_k) / (lr steps)``, with ``v = (x_before - x) / (lr mean steps)``.
+
+    The paper prints v with the opposite sign and the scale lr / epochs, which is a move uphill by next to nothing; its ablation
+    scores like SCAFFOLD, so v is on the scale of a gradient here. The server sends the model of the round before.
+    stale: the model that the client itself saw last stands for it, so that nothing more is sent, as the paper claims.
+    control: v is SCAFFOLD's control variate, ``v <- v + (1/N) sum of the changes of v_k``.
+    """
+
+    def init(params: Params, census: Census, surveys: Tree) -> Tree:
+        if reference == "control":
+            return {"control": zeros(params)}
+        return _standstill(params)
+
+    def enroll(params: Params, buffers: Params, classes: int) -> Tree:
+        seen = _standstill(params) if reference == "stale" else {}
+        return {"drift": zeros(params)} | seen
+
+    def start(params: Params, shared: Tree, memory: Tree, stats: Stats) -> Tree:
+        known = memory if reference == "stale" else shared
+        if reference == "control":
+            common = known["control"]
+        else:
+            common = tmap(lambda b, x: (b - x) / known["travelled"].to(x), known["before"], params)
+        return {"common": common, "correction": subtract(common, memory["drift"]), "received": params}
+
+    def adjust(grads: Params, slot: Tree, step: Step) -> tuple[Params, Tree]:
+        return add(grads, slot["correction"], gamma), slot
+
+    def finish(delta: Params, slot: Tree, memory: Tree, stats: Stats) -> tuple[Tree, Tree]:
+        travelled = (stats.lr * stats.steps).clamp(min=TINY)  # a client that took no step stays where it was
+        drift = tmap(lambda c, d: -c - d / travelled, slot["correction"], delta)
+        kept: Tree = {"drift": drift}
+        if reference == "stale":
+            kept |= {"before": slot["received"], "travelled": travelled.to(memory["travelled"])}
+            return {}, kept
+        if reference == "control":
+            return {"change": subtract(drift, memory["drift"])}, kept
+        return {"travelled": travelled}, kept
+
+    def update(delta: Params, slot: Tree, exchange: Exchange) -> tuple[Params, Tree]:
+        if reference == "control":
+            shares = torch.full_like(exchange.weights, 1 / exchange.clients)
+            return delta, {"control": add(slot["control"], mix(shares, exchange.upload["change"]))}
+        return delta, {"before": exchange.params, "travelled": exchange.upload["travelled"].mean()}
+
+    stale = reference == "stale"
+    uploads = {"displacement": TRAVELLED, "stale": "nothing", "control": CHANGE}
+    return Part(
+        init=None if stale else init,
+        enroll=enroll,
+        send=None if stale else whole_slot,
+        start=start,
+        adjust=adjust,
+        finish=finish,
+        update=None if stale else update,
+        reveals=Reveals(upload=uploads[reference]),
+    )
+
+
+def _standstill(params: Params) -> Tree:
+    """The model of the round before is the model itself: v is 0."""
+    return {"before": params, "travelled": next(iter(params.values())).new_ones(())}
