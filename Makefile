@@ -11,7 +11,7 @@ PEERS ?= $(wildcard ../shared/peers)
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,flower]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,flower,privacy]'
 	touch $(STAMP)
 
 demo: $(STAMP)

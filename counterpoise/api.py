@@ -14,6 +14,7 @@ from counterpoise.core.method import Method, MethodSpec
 from counterpoise.data.federation import Federation
 from counterpoise.data.prepare import load_data, split_federation
 from counterpoise.engines.choose import EngineSettings
+from counterpoise.privacy.settings import PrivacySettings
 from counterpoise.registry.schema import Count, Seed
 from counterpoise.registry.settings import check_arguments, read_parameters, refuse_unknown
 from counterpoise.run.build import build_simulation
@@ -25,6 +26,8 @@ from counterpoise.server.cohort import Cohort
 __all__ = ["SimulationResult", "load_data", "simulate", "split"]
 
 split = split_federation
+
+_NESTED = {"local": Local, "engine": EngineSettings, "cohort": Cohort, "privacy": PrivacySettings}
 
 
 @dataclass(frozen=True)
@@ -56,12 +59,12 @@ def simulate(
     watch: Callable[[Mapping[str, Any], int], None] | None = None,
     **settings: Any,
 ) -> SimulationResult:
-    """Run a method on a federation in this process; ``settings`` are those of ``build_simulation``: local, cohort, engine.
+    """Run a method on a federation in this process; ``settings`` are those of ``build_simulation``: local, cohort, engine, privacy.
 
     `watch` is called after each round with its row and the total number of rounds.
     """
     known = {*read_parameters(simulate), *read_parameters(build_simulation)}
-    refuse_unknown("simulate", settings, known, {"local": Local, "engine": EngineSettings, "cohort": Cohort})
+    refuse_unknown("simulate", settings, known, _NESTED)
     check_arguments("simulate", simulate, evaluate_every=evaluate_every)
     simulation = build_simulation(federation, method, model, rounds=rounds, seed=seed, **settings)
     rows, seconds = [], 0.0

@@ -47,6 +47,12 @@ class RunError(CounterpoiseError):
     exit_code = 4
 
 
+class SecurityError(CounterpoiseError):
+    """A step that would tell somebody more than the config allows, or a message that was changed on its way."""
+
+    exit_code = 5
+
+
 def legal_words(word: str, legal: Iterable[str], command: str = "") -> str:
     """End of an error about an unknown name: the nearest known one, then all where they are few, or the command that lists them."""
     names = sorted({*legal})

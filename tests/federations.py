@@ -141,6 +141,7 @@ def simulate(
     engine: EngineSettings = LOOP,
     seed: int = SEED,
     dtype: torch.dtype = torch.float64,
+    privacy: Mapping[str, Any] | None = None,
 ) -> Simulation:
     """A run on a small federation in float64, by default client by client.
 
@@ -153,7 +154,7 @@ def simulate(
     engine = replace(engine, dtype="float64" if dtype == torch.float64 else "float32")
     return build_simulation(
         federation, spec, model, rounds=rounds, local=local, cohort=cohort, seed=seed, engine=engine,
-        draw_parameters=True,
+        draw_parameters=True, privacy=privacy,
     )  # fmt: skip
 
 

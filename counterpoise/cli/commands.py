@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import typer
 
-from counterpoise.cli import compare, data, describe, experiments, flower, report, runs, watch
+from counterpoise.cli import compare, data, describe, experiments, flower, privacy, report, runs, watch
 from counterpoise.cli.interrupt import OUT_OF_MEMORY, check_memory_limit
 from counterpoise.cli.terminal import plain_output
 from counterpoise.errors import CounterpoiseError, is_out_of_memory, one_line, short
@@ -29,8 +29,9 @@ For a start:
   counterpoise resume runs/001-fedavg-digits      continue an interrupted run
   counterpoise watch runs                         progress of runs
   counterpoise data inspect mine.csv --label y    how skewed your data is
+  counterpoise privacy runs/001-fedavg-digits     what the server learned of its clients
 
-Exit codes: 0 done, 2 config or usage, 3 data, 4 stopped but can be resumed.
+Exit codes: 0 done, 2 config or usage, 3 data, 4 stopped but can be resumed, 5 refused for security.
 """
 
 NO_NAME = (errno.ENAMETOOLONG, errno.ELOOP)  # not a valid file name
@@ -67,6 +68,7 @@ compare.add_to(app)
 describe.add_to(app)
 runs.add_to(app)
 report.add_to(app)
+privacy.add_to(app)
 watch.add_to(app)
 app.add_typer(data.app, name="data")
 app.add_typer(flower.app, name="flower")

@@ -122,6 +122,7 @@ def _is_run(name: str) -> bool:
 
 def _print_run(console: Any, folder: Path) -> None:
     from counterpoise.results.inside import inside_lines
+    from counterpoise.results.privacy import sum_line
     from counterpoise.results.progress import data_words
     from counterpoise.results.results import read_result
     from counterpoise.run.config.experiment import make_experiment
@@ -130,6 +131,8 @@ def _print_run(console: Any, folder: Path) -> None:
     run = read_result(folder)
     console.print(f"{folder}: {run.method} on {data_words(run.config)}, seed {run.seed}", markup=False)
     _print_learned(console, learned_in(make_experiment(run.config, str(folder))))
+    if tallied := run.record.get("tallied"):
+        console.print(f"\nBefore round 0: {sum_line(tallied)}", markup=False)
     for line in inside_lines(run):
         console.print(line, markup=False)
 

@@ -105,6 +105,12 @@ def client(
         Path | None,
         typer.Option(help="Your copy of the experiment's model.weights, where a part of it is frozen."),
     ] = None,
+    private: Annotated[
+        bool,
+        typer.Option(
+            "--private", help="Take part only in runs that hide your class counts (privacy.histogram)."
+        ),
+    ] = False,
     certs: Certs = None,
     insecure: Insecure = False,
 ) -> None:
@@ -131,7 +137,8 @@ def client(
     own = None if data is None else str(data.absolute())
     frozen = None if weights is None else str(weights.absolute())
     with interruptible(lambda: "start it again to rejoin"):
-        join(ClientFile(check_name(name), str(place), own, reading, frozen), endpoint, _say)
+        trust = None if endpoint.certs is None else str(endpoint.certs.path)
+        join(ClientFile(check_name(name), str(place), own, reading, frozen, trust, private), endpoint, _say)
 
 
 @app.command()

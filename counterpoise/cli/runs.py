@@ -32,7 +32,7 @@ def diff(
     """Show what differs between two runs: config, versions, machine, data, and from which round on results."""
     from counterpoise.results.difference import difference
 
-    found = difference(_one_run(one), _one_run(other))
+    found = difference(one_run(one), one_run(other))
     if as_json:
         typer.echo(json.dumps({"words": found.words, **found._asdict()}, indent=2))
     else:
@@ -51,7 +51,7 @@ def percent(value: float | None) -> str:
     return "" if value is None else f"{value:.1%}"
 
 
-def _one_run(path: Path) -> RunResult:
+def one_run(path: Path) -> RunResult:
     """The run of a folder; a folder of several is refused, with one as an example."""
     from counterpoise.errors import ConfigError
     from counterpoise.results.results import find_runs, read_result

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import secrets
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 
 from counterpoise.core.messages import Broadcast, Replies, Result, Task
 from counterpoise.core.part import Measurement, Pair
 from counterpoise.core.protocol import Rejection
-from counterpoise.core.tree import Params, Tree, stack, take, tmap
+from counterpoise.core.tree import Params, Tree, bytes_of, stack, take, tmap
 from counterpoise.engines.memories import Memories, Memory
 from counterpoise.engines.service import (
     first_memory,
@@ -23,7 +25,9 @@ from counterpoise.engines.service import (
     tally,
     train,
 )
+from counterpoise.engines.sums import asked_for, by_part, numbers_of, plain_facts, sum_client, sum_numbers
 from counterpoise.engines.workplace import Engine, Trainer, Workload, Workplace
+from counterpoise.privacy.layout import Layout
 
 
 @dataclass
@@ -33,6 +37,7 @@ class EmbeddedEngine:
     work: Workplace
     trainer: Trainer
     memory: Memories = field(default_factory=Memories)
+    tallied: Mapping[str, Any] = field(default_factory=dict)
     refused: ClassVar[Sequence[Rejection]] = ()  # nothing is lost or forged within a process
     _pending: dict[int, Memory] = field(default_factory=dict, repr=False)
 
@@ -88,9 +93,30 @@ class EmbeddedEngine:
     def tally(self, clients: Sequence[int]) -> dict[str, Tree]:
         if self.work.method.owner("tally") is None:
             return {}
+        total = self._summed(clients) if self.work.privacy.in_messages else self._added(clients)
+        return {name: self.work.place(tree) for name, tree in total.items()}
+
+    def _added(self, clients: Sequence[int]) -> dict[str, Tree]:
+        """The sums without messages: what is counted of the traffic is what clients would say."""
+        began = time.perf_counter()
         found = [tally(self.work, client) for client in clients]
         total = tmap(lambda leaf: leaf.sum(0), stack(found)) if found else {}
-        return {name: self.work.place(tree) for name, tree in total.items()}
+        said, spent = sum(map(bytes_of, found)), time.perf_counter() - began
+        self.tallied = plain_facts(self.work, len(found), said, spent)
+        return total
+
+    def _summed(self, clients: Sequence[int]) -> dict[str, Tree]:
+        """The sums by the protocol of [privacy], message for message: each side holds only what it may."""
+        run, what = secrets.token_hex(32), asked_for(self.work)
+        sides = {str(k): sum_client(self.work, k, str(k), run) for k in clients}
+        samples = {str(k): int(self.work.federation.samples()[k]) for k in clients}
+        layout = Layout.of(numbers_of(self.work, clients[0], what))
+
+        def exchange(asks: Mapping[str, bytes]) -> dict[str, bytes]:
+            return {name: sides[name].answer(ask) for name, ask in asks.items()}
+
+        total, self.tallied = sum_numbers(self.work.privacy, what, layout, samples, exchange, run)
+        return by_part(self.work, total)
 
 
 class Request(NamedTuple):

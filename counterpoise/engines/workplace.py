@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -23,6 +23,7 @@ from counterpoise.core.tree import Tree, tmap
 from counterpoise.data.augment import Augmentation, Draws
 from counterpoise.data.federation import Federation
 from counterpoise.engines.memories import Memories, Memory
+from counterpoise.privacy.settings import PrivacySettings
 from counterpoise.system.capacity import check_fits, in_words
 
 
@@ -36,6 +37,10 @@ class Engine(Ask, Protocol):
     @property
     def refused(self) -> Sequence[Rejection]:
         """Replies of the last training that the engine rejected."""
+
+    @property
+    def tallied(self) -> Mapping[str, Any]:
+        """How the tallies before round 0 were added up, and what that cost; empty where no part asks."""
 
     def close(self) -> None:
         """Stop processes and release memory."""
@@ -61,6 +66,7 @@ class Workplace:
     federation: Federation
     seed: int
     augment: Augmentation | None = None
+    privacy: PrivacySettings = field(default_factory=PrivacySettings)
 
     def inputs(self, rows: Tensor, draws: Draws) -> Tensor:
         """Model inputs of training rows [...], augmented by draws [..., *]."""

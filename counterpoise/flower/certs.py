@@ -34,6 +34,10 @@ class CertFolder:
     def public_key(self, client: str) -> Path:
         return self.nodes / f"{client}.pub"
 
+    def certificate(self, client: str) -> Path:
+        """By which other clients know this one's signature."""
+        return self.nodes / f"{client}.crt"
+
 
 def make_certs(path: Path, clients: Sequence[str], hosts: Sequence[str] = (), days: int = DAYS) -> CertFolder:
     """All files of a deployment; existing ones are kept, so clients can be added later."""
@@ -50,6 +54,8 @@ def make_certs(path: Path, clients: Sequence[str], hosts: Sequence[str] = (), da
     for name in clients:
         if not folder.private_key(name).exists():
             _make_node_key(folder, name)
+        if folder.authority_key.exists() and not folder.certificate(name).exists():
+            _make_node_certificate(folder, name, days)
     return folder
 
 
@@ -105,6 +111,25 @@ def _make_node_key(folder: CertFolder, name: str) -> None:
     public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
     _write_secret(folder.private_key(name), private)
     folder.public_key(name).write_bytes(public + b"\n")
+
+
+def _make_node_certificate(folder: CertFolder, name: str, days: int) -> None:
+    """The authority vouches for a client's key, so that clients can check what others sign."""
+    authority = x509.load_pem_x509_certificate(folder.authority.read_bytes())
+    signer = serialization.load_pem_private_key(folder.authority_key.read_bytes(), None)
+    key = serialization.load_ssh_public_key(folder.public_key(name).read_bytes())
+    if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(signer, ec.EllipticCurvePrivateKey):
+        raise ConfigError(
+            f"{folder.public_key(name)} or {folder.authority_key} is not a key that was made here"
+        )
+    ours = (
+        _certificate(_named(name), authority.subject, key, days)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_usage(signs_certificates=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
+        .sign(signer, hashes.SHA384())
+    )
+    folder.certificate(name).write_bytes(ours.public_bytes(serialization.Encoding.PEM))
 
 
 def _named(name: str) -> x509.Name:

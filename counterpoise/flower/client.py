@@ -15,6 +15,7 @@ from counterpoise.core.tree import Params, Tree, rows, take, tmap
 from counterpoise.engines import service
 from counterpoise.engines.arithmetic import threads
 from counterpoise.engines.loop import LoopTrainer
+from counterpoise.engines.sums import sum_client
 from counterpoise.engines.workplace import Workload, Workplace
 from counterpoise.errors import CounterpoiseError
 from counterpoise.flower import messages
@@ -22,6 +23,9 @@ from counterpoise.flower.hello import answer_hello
 from counterpoise.flower.memory import DiskMemory, next_token
 from counterpoise.flower.messages import MeasureAsk, TrainAsk, TrainReply
 from counterpoise.flower.refusal import CLIENT_FAILED, Refused
+from counterpoise.flower.sums import KeptFiles, read_sum, write_sum
+from counterpoise.privacy.identity import Identity, Unsigned
+from counterpoise.privacy.protocol import KeyGoneError, RefusedError
 
 
 class ClientContext(NamedTuple):
@@ -32,6 +36,8 @@ class ClientContext(NamedTuple):
     work: Workplace
     state: Path
     own: bool = False  # whether its data is its own, not a share of the experiment's
+    run: str = ""  # its id, the same on all sides
+    identity: Identity = Unsigned()
 
 
 Handler = Callable[[ClientContext, RecordDict], RecordDict]
@@ -54,6 +60,19 @@ def answer(message: Message, context: Callable[[], ClientContext], handler: Hand
 
 def say_hello(context: ClientContext, content: RecordDict) -> RecordDict:
     return answer_hello(context.work, context.name, context.number, context.own)
+
+
+def add_up(context: ClientContext, content: RecordDict) -> RecordDict:
+    """Take part in a sum of which the server learns nothing else; why not is written to the local log only."""
+    kept = KeptFiles(context.state, context.name)
+    side = sum_client(context.work, context.number, context.name, context.run, context.identity, kept)
+    try:
+        return write_sum(side.answer(read_sum(content)))
+    except KeyGoneError:
+        raise Refused("key") from None
+    except RefusedError as error:
+        logging.getLogger("counterpoise").error("this client does not take part in a sum: %s", error)
+        raise Refused("sum") from None
 
 
 def train(context: ClientContext, content: RecordDict) -> RecordDict:

@@ -191,7 +191,10 @@ def certificates(path: Path, clients: list[str], hosts: list[str]) -> Mapping[st
     folder: CertFolder = make_certs(path, clients, hosts)
     return {
         "server": f"{folder.authority}, {folder.server}, {folder.server_key}, {folder.nodes}/*.pub",
-        **{name: f"{folder.authority}, {folder.private_key(name)}" for name in clients},
+        **{
+            name: ", ".join(map(str, (folder.authority, folder.private_key(name), folder.certificate(name))))
+            for name in clients
+        },
         "nobody": f"{folder.authority_key}",
     }
 

@@ -6,12 +6,13 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from counterpoise.data.federation import Federation
+from counterpoise.engines.sums import COUNTS, counting_parts
 from counterpoise.errors import ConfigError, RunError
 from counterpoise.flower.hello import share_digest
 from counterpoise.flower.job import JobFolder, JobSettings
@@ -19,7 +20,7 @@ from counterpoise.flower.messages import Hello
 from counterpoise.flower.own_data import greeted_federation
 from counterpoise.flower.refusal import Refused
 from counterpoise.flower.roster import Roster
-from counterpoise.flower.server import FlowerEngine
+from counterpoise.flower.server import FlowerEngine, RoundPolicy
 from counterpoise.flower.workplaces import build_workplace
 from counterpoise.run.config.experiment import Experiment
 from counterpoise.run.learned import CLASS_COUNTS, CLIENT_COUNTS
@@ -34,10 +35,19 @@ class Counted(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What clients said at the start of a run."""
+    """What clients said at the start of a run, and how class counts were added up, if they were."""
 
     hellos: Mapping[str, Hello]
     counted: Counted = Counted()
+    tallied: Mapping[str, Any] = {}
+
+
+class Greeted(NamedTuple):
+    """Clients that bring their own data, as the server knows them."""
+
+    federation: Federation
+    known_counts: Tensor | None = None  # [C] by the protocol of [privacy]: no sum is asked for twice
+    tallied: Mapping[str, Any] = {}
 
 
 def expected(names: Sequence[str], shared: Federation | None, folder: JobFolder) -> Callable[[Hello], None]:
@@ -53,16 +63,20 @@ def expected(names: Sequence[str], shared: Federation | None, folder: JobFolder)
     return check
 
 
-def greeted(experiment: Experiment, settings: JobSettings, roster: Roster, folder: JobFolder) -> Federation:
+def greeted(experiment: Experiment, settings: JobSettings, roster: Roster, folder: JobFolder) -> Greeted:
     """The federation as its clients describe it at the start, which holds for the whole run."""
-    if folder.roster.exists():
-        return _federation(experiment, settings, roster.names, _read(folder.roster))
-    known = Known(roster.hellos)
-    work = build_workplace(experiment, _federation(experiment, settings, roster.names, known))
-    engine = FlowerEngine(work, roster.grid, roster, str(settings["run"]))
-    known = known._replace(counted=ask_counts(engine))
-    _write(folder.roster, known)
-    return _federation(experiment, settings, roster.names, known)
+    if not folder.roster.exists():
+        known = Known(roster.hellos)
+        work = build_workplace(experiment, _federation(experiment, settings, roster.names, known))
+        policy = RoundPolicy(timeout=experiment.flower.timeout)
+        engine = FlowerEngine(work, roster.grid, roster, str(settings["run"]), policy)
+        counted = ask_counts(engine)
+        summed = engine.tallied if experiment.privacy.in_messages else {}
+        _write(folder.roster, known._replace(counted=counted, tallied=summed))
+    known = _read(folder.roster)
+    federation = _federation(experiment, settings, roster.names, known)
+    total = known.counted.summed if experiment.privacy.in_messages else None
+    return Greeted(federation, total, known.tallied)
 
 
 def _federation(
@@ -76,6 +90,9 @@ def _federation(
 def ask_counts(engine: FlowerEngine) -> Counted:
     """The class counts that the run itself asks for, if any: of each client, or their sum."""
     everyone, samples = range(len(engine.roster.names)), engine.work.federation.samples()
+    if engine.work.privacy.in_messages:  # which checks the sum, as far as noise and drop-outs allow
+        asked = CLASS_COUNTS in counting_parts(engine.work)
+        return Counted(summed=engine.sum_numbers(everyone, COUNTS)[COUNTS]["counts"] if asked else None)
     of_each = engine.survey(everyone).get(CLIENT_COUNTS, {}).get("counts")
     summed = engine.tally(everyone).get(CLASS_COUNTS, {}).get("counts")
     return Counted(_checked(of_each, samples), _checked(summed, samples.sum()))
@@ -97,7 +114,8 @@ def _checked(counts: Tensor | None, samples: Tensor) -> Tensor | None:
 def _write(path: Path, known: Known) -> None:
     clients = {name: hello._replace(surveys={})._asdict() for name, hello in known.hellos.items()}
     counted = {key: None if t is None else t.tolist() for key, t in known.counted._asdict().items()}
-    write_atomically(path, json.dumps({"clients": clients, **counted}).encode())
+    facts = {"clients": clients, "tallied": dict(known.tallied), **counted}
+    write_atomically(path, json.dumps(facts).encode())
 
 
 def _read(path: Path) -> Known:
@@ -105,10 +123,11 @@ def _read(path: Path) -> Known:
     if not path.exists():
         return Known({})
     found = json.loads(path.read_text())
-    if set(found) != {"clients", *Counted._fields}:
+    if set(found) != {"clients", "tallied", *Counted._fields}:
         raise ConfigError(
             f"{path} must be of this version, with {', '.join(Counted._fields)}; start a new run"
         )
     hellos = {name: Hello(**facts) for name, facts in found.pop("clients").items()}
+    tallied = found.pop("tallied")
     counts = {key: None if numbers is None else torch.tensor(numbers) for key, numbers in found.items()}
-    return Known(hellos, Counted(**counts))
+    return Known(hellos, Counted(**counts), tallied)

@@ -28,7 +28,7 @@ def share_digest(federation: Federation, client: int) -> str:
 
 
 def answer_hello(work: Workplace, name: str, client: int, own: bool) -> RecordDict:
-    """A client's numbers of samples, and what the parts ask for; nothing else.
+    """A client's numbers of samples, and what the parts ask for, without tallies that are to be known as a sum only.
 
     `own`: it brings its own data, of which not even a digest is sent, since few guesses would find counts behind it.
     """
@@ -40,9 +40,8 @@ def answer_hello(work: Workplace, name: str, client: int, own: bool) -> RecordDi
         "held_out": len(federation.held_out[client]) if federation.held_out else 0,
         "share": "" if own else share_digest(federation, client),
     }
-    return RecordDict(
-        {"reply": pack_facts(facts), "surveys": pack_tree(survey(work, client) | tally(work, client))}
-    )
+    said = survey(work, client) | ({} if work.privacy.in_messages else tally(work, client))
+    return RecordDict({"reply": pack_facts(facts), "surveys": pack_tree(said)})
 
 
 def read_hello(content: RecordDict) -> Hello:

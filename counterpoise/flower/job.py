@@ -28,6 +28,8 @@ class ClientFile:
     data: str | None = None  # its own file or folder; None: its share of the experiment's data
     reading: dict[str, Any] = field(default_factory=dict)  # how to read it, such as the label column
     weights: str | None = None  # its copy of the file of the frozen part of the model
+    certs: str | None = None  # its folder of certificates
+    private: bool = False  # it takes part only where its class counts are hidden from the server
 
 
 class JobFolder:
@@ -50,7 +52,8 @@ class JobFolder:
         for folder in (self.path, self.logs):
             folder.mkdir(exist_ok=True)
             folder.chmod(0o700)
-        for path in [self.status] if resume else [self.status, self.run, self.roster, self.traffic]:
+        first = [] if resume else [self.run, self.roster, self.traffic]
+        for path in [self.status, *first]:
             path.unlink(missing_ok=True)
 
     def run_id(self) -> str:

@@ -33,6 +33,9 @@ REASONS = {
     "error": "the client failed",
     "form": "the client's data does not have the form that the server described",
     "app": "another app than this program",
+    "sum": "the client does not take part in this sum, since it would tell too much; its log says why",
+    "private": "the client takes part only where class counts are hidden (privacy.histogram)",
+    "key": "the client has no key of this sum: it was started anew",
     "version": "the client has another version of this program",
 }
 

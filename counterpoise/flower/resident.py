@@ -23,6 +23,7 @@ from counterpoise.flower.client import ClientContext
 from counterpoise.flower.deployment import Endpoint
 from counterpoise.flower.job import ClientFile
 from counterpoise.flower.refusal import CLIENT_FAILED
+from counterpoise.flower.sums import SUM
 from counterpoise.flower.wire import HEARTBEAT, RequestRefused, Wire, read_key
 from counterpoise.flower.workplaces import open_context
 from counterpoise.system.lock import locked
@@ -35,6 +36,7 @@ HANDLERS: dict[str, client.Handler] = {
     messages.HELLO: client.say_hello,
     messages.TRAIN: client.train,
     messages.MEASURE: client.measure_models,
+    SUM: client.add_up,
 }
 
 Say = Callable[[str], None]

@@ -7,11 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from counterpoise.data.federation import Federation
 from counterpoise.engines.choose import EngineSettings
 from counterpoise.engines.workplace import Workplace
 from counterpoise.errors import RunError
-from counterpoise.flower.greetings import expected, greeted
+from counterpoise.flower.greetings import Greeted, expected, greeted
 from counterpoise.flower.grid import Grid
 from counterpoise.flower.job import JobFolder, JobSettings
 from counterpoise.flower.roster import Roster, first_of
@@ -61,12 +60,13 @@ def run(
     roster.on_update = lambda: status.update(roster.known(), roster.why_missing())
     try:
         _gather(roster, ready)
-        federation = shared or greeted(experiment, ready.settings, roster, folder)
+        known = Greeted(shared) if shared else greeted(experiment, ready.settings, roster, folder)
+        federation = known.federation
         samples = dict(zip(ready.names, federation.samples().tolist(), strict=True))
         counted = capped(samples, experiment.flower.max_share)
         for line in share_lines(samples, counted):
             say(line)
-        summary = _start(grid, ready, roster, federation, status, list(counted.values()), listeners)
+        summary = _start(grid, ready, roster, known, status, list(counted.values()), listeners)
     except BaseException as error:
         status.end(f"stopped: {error or type(error).__name__}")
         raise
@@ -88,7 +88,7 @@ def _start(
     grid: Grid,
     ready: Prepared,
     roster: Roster,
-    federation: Federation,
+    known: Greeted,
     status: Status,
     counted: list[int],
     listeners: Sequence[Listener],
@@ -99,12 +99,13 @@ def _start(
         policy, run_id = round_policy(ready.experiment), str(ready.settings["run"])
         asking = with_questions(work, ready.experiment)  # as clients do, whose answers are checked against it
         engines.append(FlowerEngine(asking, grid, roster, run_id, policy, status, counted))
+        engines[-1].known_counts, engines[-1].tallied = known.known_counts, known.tallied
         return engines[-1]
 
     all_listeners = [TrafficLog(ready, engines), *listeners]
     if ready.resume:
-        return resume(ready.out, all_listeners, federation, connect=connect)
-    return start(ready.experiment, ready.out, all_listeners, federation, connect=connect)
+        return resume(ready.out, all_listeners, known.federation, connect=connect)
+    return start(ready.experiment, ready.out, all_listeners, known.federation, connect=connect)
 
 
 class TrafficLog(Listener):

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import torch
 from flwr.app import Message, RecordDict
@@ -13,9 +14,19 @@ from flwr.app import Message, RecordDict
 from counterpoise.core.messages import Broadcast, Replies, Task
 from counterpoise.core.part import Measurement, Pair
 from counterpoise.core.protocol import Rejection
-from counterpoise.core.tree import Params, Tree, stack, take, tmap
+from counterpoise.core.tree import Params, Tree, bytes_of, stack, take, tmap
 from counterpoise.engines.memories import Memories
 from counterpoise.engines.service import models_by_client, take_models
+from counterpoise.engines.sums import (
+    COUNTS,
+    PARTS,
+    asked_for,
+    by_part,
+    joined_facts,
+    other_parts,
+    plain_facts,
+    sum_numbers,
+)
 from counterpoise.engines.workplace import Workplace
 from counterpoise.errors import RunError
 from counterpoise.flower import messages
@@ -30,11 +41,13 @@ from counterpoise.flower.specs import (
     check_spec,
     reply_spec,
     spec_of,
+    sum_layout,
     sums_spec,
     survey_spec,
     zeros_of,
 )
 from counterpoise.flower.status import Status
+from counterpoise.flower.sums import SumExchange
 
 LOG = logging.getLogger("counterpoise")
 NOBODY = -1  # a reply of a node that is no client
@@ -64,6 +77,10 @@ class FlowerEngine:
     counted: Sequence[int] = ()  # samples that each client counts for; by default all that it has
     memory: Memories = field(default_factory=Memories)  # client -> the token of its memory
     refused: Sequence[Rejection] = ()
+    tallied: Mapping[str, Any] = field(default_factory=dict)
+    known_counts: torch.Tensor | None = (
+        None  # [C] the sum of class counts, where clients were asked for it before
+    )
     sent_bytes: int = 0
     received_bytes: int = 0
     _pending: dict[int, str] = field(default_factory=dict, repr=False)
@@ -167,11 +184,34 @@ class FlowerEngine:
         return self._said(clients, [part.name for part in self.work.method.parts if part.survey is not None])
 
     def tally(self, clients: Sequence[int]) -> dict[str, Tree]:
-        """The sums of the tallies in the clients' hellos."""
+        """The sums of the tallies in the clients' hellos, or by the protocol of [privacy]."""
         tallied = [part.name for part in self.work.method.parts if part.tally is not None]
-        return {
-            part: tmap(lambda leaf: leaf.sum(0), tree) for part, tree in self._said(clients, tallied).items()
-        }
+        if self.work.privacy.in_messages:
+            return self._summed(clients) if tallied else {}
+        said = self._said(clients, tallied)
+        if said:
+            self.tallied = plain_facts(self.work, len(clients), bytes_of(said), 0.0)
+        return {part: tmap(lambda leaf: leaf.sum(0), tree) for part, tree in said.items()}
+
+    def _summed(self, clients: Sequence[int]) -> dict[str, Tree]:
+        """Class counts that were added up at the start are not asked for again: every sum tells something."""
+        known = self.known_counts
+        total: Tree = {} if known is None else {COUNTS: {"counts": known}}
+        if what := asked_for(self.work) if known is None else PARTS * bool(other_parts(self.work)):
+            total |= self.sum_numbers(clients, what)
+        return {part: tmap(self._placed, tree) for part, tree in by_part(self.work, total).items()}
+
+    def sum_numbers(self, clients: Sequence[int], what: str) -> Tree:
+        """What these clients count, by the protocol of [privacy]."""
+        names, samples = self.roster.names, self.work.federation.samples().tolist()
+        known = {names[client]: samples[client] for client in clients}
+        exchange = SumExchange(self.grid, self.roster, self.policy.timeout)
+        layout = sum_layout(self.work, what)
+        total, facts = sum_numbers(self.work.privacy, what, layout, known, exchange, self.run)
+        self.tallied = joined_facts(self.tallied, facts)
+        self.sent_bytes += exchange.sent_bytes
+        self.received_bytes += exchange.received_bytes
+        return total
 
     def _said(self, clients: Sequence[int], parts: Sequence[str]) -> dict[str, Tree]:
         """Part name -> [N, ...] what each client said of it before round 0, checked."""

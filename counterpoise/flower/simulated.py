@@ -58,12 +58,17 @@ def measure(message: Message, context: Context) -> Message:
     return _answer(message, context, client.measure_models)
 
 
+def add_up(message: Message, context: Context) -> Message:
+    return _answer(message, context, client.add_up)
+
+
 def _answer(message: Message, context: Context, handler: client.Handler) -> Message:
     name = str(context.node_config["partition-id"])
     return client.answer(message, lambda: _context(name, os.environ[SETTINGS], os.environ[STATE]), handler)
 
 
 app.query("hello")(hello)
+app.query("sum")(add_up)
 app.train()(train)
 app.evaluate("measure")(measure)
 

@@ -15,8 +15,10 @@ from counterpoise.data.dataset import Samples
 from counterpoise.data.federation import Federation
 from counterpoise.engines.loop import train_task
 from counterpoise.engines.service import first_memory, survey, tally
+from counterpoise.engines.sums import numbers_of
 from counterpoise.engines.workplace import Workplace
 from counterpoise.flower.refusal import Refused
+from counterpoise.privacy.layout import Layout
 
 TreeSpec = Mapping[str, tuple[torch.Size, torch.dtype]]  # path -> shape and type
 
@@ -69,9 +71,14 @@ def reply_spec(work: Workplace, task: Task, broadcast: Broadcast) -> TreeSpec:
 
 
 def survey_spec(work: Workplace) -> TreeSpec:
-    """The form of a client's surveys and tallies before round 0."""
+    """The form of what a client says in its hello: surveys, and tallies where they are not hidden."""
     invented = probe(work)
-    return spec_of(survey(invented, 0) | tally(invented, 0))
+    return spec_of(survey(invented, 0) | ({} if work.privacy.in_messages else tally(invented, 0)))
+
+
+def sum_layout(work: Workplace, what: str) -> Layout:
+    """The form of what is added up over clients."""
+    return Layout.of(numbers_of(probe(work), 0, what))
 
 
 def sums_spec(work: Workplace, params: Tree, buffers: Tree, measurement: Measurement) -> TreeSpec:

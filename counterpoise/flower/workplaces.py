@@ -10,6 +10,7 @@ from typing import Any
 from counterpoise.data.federation import Federation
 from counterpoise.engines.workplace import Workplace
 from counterpoise.flower.client import ClientContext
+from counterpoise.flower.identity import identity_of
 from counterpoise.flower.job import ClientFile
 from counterpoise.flower.own_data import own_federation
 from counterpoise.flower.refusal import Refused
@@ -27,10 +28,13 @@ def open_context(
     names = client_names(experiment, int(settings["clients"]))
     if client.name not in names:
         raise Refused("client")
+    if client.private and experiment.privacy.histogram == "plain":
+        raise Refused("private")
     number = names.index(client.name)
     federation = _federation(experiment, str(settings["form"]), number, client, shared)
     work, own = build_workplace(experiment, federation), bool(experiment.flower.clients)
-    return ClientContext(client.name, number, work, Path(client.state), own)
+    run, identity = str(settings["run"]), identity_of(client.certs, client.name)
+    return ClientContext(client.name, number, work, Path(client.state), own, run, identity)
 
 
 def _with_own_weights(experiment: Experiment, client: ClientFile) -> Experiment:

@@ -91,6 +91,7 @@ def assemble(
         weights=experiment.model.weights,
         freeze=tuple(experiment.model.freeze or ()),
         head=experiment.model.head,
+        privacy=experiment.privacy,
         probes=tuple(experiment.evaluate.probes or ()),
         connect=connect,
     )

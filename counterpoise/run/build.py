@@ -20,6 +20,7 @@ from counterpoise.core.tree import bytes_of
 from counterpoise.data.augment import Augmentation
 from counterpoise.data.federation import Federation
 from counterpoise.engines.choose import EngineSettings, build_engine, choose_device, resolve_engine
+from counterpoise.engines.sums import check_sums
 from counterpoise.engines.workplace import Engine, Workplace, check_replies_fit
 from counterpoise.errors import ConfigError, short
 from counterpoise.metrics import Shots, shots_by_rule
@@ -28,6 +29,7 @@ from counterpoise.metrics.scoring import Scoring
 from counterpoise.models.heads import Head
 from counterpoise.models.model import MODELS, build_model
 from counterpoise.parts.optimizer import with_local
+from counterpoise.privacy.settings import PrivacySettings
 from counterpoise.registry.schema import Count, Seed
 from counterpoise.registry.settings import check_arguments, settings_of
 from counterpoise.run.first_model import adapt_model, start_from
@@ -55,6 +57,7 @@ def build_simulation(
     weights: str | Path | None = None,
     freeze: tuple[str, ...] = (),
     head: Head | None = None,
+    privacy: PrivacySettings | Mapping[str, Any] | None = None,
     probes: Sequence[ProbeSpec] = (),
     connect: Connect = build_engine,
 ) -> Simulation:
@@ -62,7 +65,7 @@ def build_simulation(
 
     A model given by name starts from parameters drawn for the seed; a module starts as it is, unless `draw_parameters`.
     `weights`, `freeze` and `head` are those of [model] in a config; frozen parameters of a module stay frozen.
-    `probes` are those of [evaluate].
+    `probes` are those of [evaluate], `privacy` is the table of this name.
     Settings may be a dict, as in a config; an engine may be its name and a cohort its size.
     """
     _check_pieces(federation, model)
@@ -91,7 +94,9 @@ def build_simulation(
     _check_search(composed, federation, cohort)
     _check_server_samples(composed, federation)
     _check_private(composed, functional)
-    work = Workplace(composed, functional, local, federation, seed, augment)
+    hidden = settings_of(PrivacySettings, privacy)
+    work = Workplace(composed, functional, local, federation, seed, augment, hidden)
+    check_sums(work)
     _check_cohort(work, cohort)
     resolved = resolve_engine(settings, work, cohort.size or len(federation.clients), rounds)
     scoring = scoring or Scoring(shots_by_counts(federation), federation.classes)

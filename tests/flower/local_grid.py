@@ -75,7 +75,7 @@ class LocalGrid:
 def seats_of(work: Workplace, state: Path) -> dict[int, ClientContext | Callable[[], ClientContext]]:
     """A context a client, on nodes numbered against the clients' order."""
     clients = range(len(work.federation.clients))
-    return {FIRST_NODE - k: ClientContext(str(k), k, work, state / f"node-{k}") for k in clients}
+    return {FIRST_NODE - k: ClientContext(str(k), k, work, state / f"node-{k}", run=RUN) for k in clients}
 
 
 def over_flower(

@@ -11,6 +11,7 @@ from counterpoise.core.local import Local
 from counterpoise.core.method import Method, build_method
 from counterpoise.engines.choose import EngineSettings
 from counterpoise.errors import ConfigError, short
+from counterpoise.privacy.settings import PrivacySettings
 from counterpoise.registry.schema import Count, Seed
 from counterpoise.registry.settings import Settings
 from counterpoise.run.config.tables import (
@@ -48,6 +49,7 @@ class Experiment(Settings):
     engine: EngineSettings = field(default_factory=EngineSettings)
     evaluate: EvaluateTable = field(default_factory=EvaluateTable)
     checkpoint: CheckpointTable = field(default_factory=CheckpointTable)
+    privacy: PrivacySettings = field(default_factory=PrivacySettings)
     flower: FlowerTable = field(default_factory=FlowerTable)
     track: TrackTable = field(default_factory=TrackTable)
 
@@ -56,6 +58,10 @@ class Experiment(Settings):
         if callable(self.local.schedule):
             raise ConfigError(
                 "local.schedule of an experiment must be a name, which a file can store, not a function"
+            )
+        if self.flower.client_counts and self.privacy.in_messages:
+            raise ConfigError(
+                "flower.client_counts tells the server each client's class counts, which [privacy] hides; use only one of them"
             )
 
     def binding_tables(self) -> dict[str, Any]:

@@ -209,5 +209,6 @@ def describe_run(run: Run, federation: Federation) -> None:
         "samples": federation.samples().tolist(),
         "clients": None if counts is None else counts.tolist(),
         "skew": None if counts is None else describe(counts.numpy()).summary(),
+        "tallied": dict(run.simulation.engine.tallied),
     }
     folder.write_json(folder.record, seal(record))
