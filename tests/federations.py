@@ -158,6 +158,11 @@ def simulate(
     )  # fmt: skip
 
 
+def draws_frozen(spec: MethodSpec) -> bool:
+    """Whether the method freezes what it draws by the seed, so that runs of several seeds are different functions."""
+    return bool(simulate(spec).work.model.frozen())
+
+
 def run_rounds(sim: Simulation, state: ServerState | None = None, rounds: int | None = None) -> ServerState:
     """The state after so many rounds, all by default."""
     state = sim.open() if state is None else state

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from federations import (
     STACKED,
     all_state,
     distance,
+    draws_frozen,
     every_spec,
     run_joined,
     run_rounds,
@@ -52,6 +54,16 @@ COMPOSED: list[MethodSpec] = [
 ]
 
 
+NEEDS_ACCOUNTING = pytest.mark.skipif(
+    find_spec("dp_accounting") is None,
+    reason="dp_accounting is not installed: pip install 'counterpoise[privacy]'",
+)
+SPECS = [
+    pytest.param(spec, marks=NEEDS_ACCOUNTING) if "dp" in spec_name(spec).split("+") else spec
+    for spec in every_spec()
+]
+
+
 def state_of(spec: MethodSpec, engine: EngineSettings, **settings: Any) -> Tree:
     """All that a run comes to."""
     sim = simulate(spec, engine=engine, **settings)
@@ -59,7 +71,7 @@ def state_of(spec: MethodSpec, engine: EngineSettings, **settings: Any) -> Tree:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("spec", every_spec(), ids=spec_name)
+@pytest.mark.parametrize("spec", SPECS, ids=spec_name)
 def test_a_run_on_a_gpu_equals_the_run_on_a_cpu(spec: MethodSpec, engine: str) -> None:
     assert distance(state_of(spec, LOOP), state_of(spec, ENGINES[engine])) < 1e-8
 
@@ -127,7 +139,7 @@ def test_a_run_repeats_and_resumes_bit_for_bit(tmp_path: Path) -> None:
     assert resume(tmp_path / "two")["state_sha256"] == first["state_sha256"]
 
 
-@pytest.mark.parametrize("spec", every_spec(), ids=spec_name)
+@pytest.mark.parametrize("spec", SPECS, ids=spec_name)
 def test_a_state_that_comes_back_from_disk_onto_the_gpu_goes_on_alike(spec: MethodSpec) -> None:
     whole, resumed = (simulate(spec, engine=GPU_STACKED) for _ in range(2))
     middle = run_rounds(whole, rounds=2)
@@ -154,9 +166,13 @@ def test_convolutions_as_products_agree_when_compiled(spec: str) -> None:
     assert distance(plain, compiled) < 1e-8
 
 
-@pytest.mark.parametrize("spec", [*every_spec(), ["fedcgnm", "fedhoo"]], ids=spec_name)
+@pytest.mark.parametrize("spec", [*SPECS, ["fedcgnm", "fedhoo"]], ids=spec_name)
 def test_seeds_together_equal_each_alone(spec: MethodSpec) -> None:
     shared = unequal_federation().to(GPU, torch.float64)
+    if draws_frozen(spec):
+        with pytest.raises(ConfigError, match="only with the same frozen parameters"):
+            run_joined(spec, GPU_STACKED, SEEDS, shared)
+        return
     together, states = run_joined(spec, GPU_STACKED, SEEDS, shared)
     scores = evaluate(together, states)
     for sim, state, score, seed in zip(together, states, scores, SEEDS, strict=True):

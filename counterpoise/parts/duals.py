@@ -54,7 +54,7 @@ def loss_duals(
         return (round + 1) % every == 0
 
     def propose(slot: Tree, round: int, cohort: Sequence[int]) -> Sequence[Task]:
-        factors = loss_factors(slot["duals"]).tolist()
+        factors = loss_factors(slot["duals"].cpu()).tolist()
         return [Task(client, {KNOB: factors[client]}) for client in cohort]
 
     def prepare(data: ClientData, visit: Visit) -> tuple[ClientData, Tree]:
@@ -76,8 +76,8 @@ def loss_duals(
     def update(delta: Params, slot: Tree, exchange: Exchange) -> tuple[Params, Tree]:
         if not is_step(exchange.round):
             return delta, slot
-        duals = slot["duals"]
-        losses, clients = exchange.upload["loss"].to(duals), exchange.replies.client.to(duals.device)
+        duals = slot["duals"].cpu()  # those of a resumed run are on the device of its model
+        losses, clients = exchange.upload["loss"].to(duals), exchange.replies.client.cpu()
         raised = duals[clients] + lr * (losses - losses.mean() - eps) / exchange.clients
         return delta, {"duals": duals.scatter(0, clients, raised.clamp(0, most))}
 

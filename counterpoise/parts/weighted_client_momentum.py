@@ -81,7 +81,7 @@ def weighted_client_momentum(
         return {name: slot[name] for name in SENT}
 
     def start(params: Params, shared: Tree, memory: Tree, stats: Stats) -> Tree:
-        own = client_score(shared["gaps"], stats.owned)
+        own = client_score(shared["gaps"].to(stats.owned.device), stats.owned)
         return {"direction": shared["direction"], "alpha": shared["alpha"].to(stats.lr), "score": own}
 
     def adjust(grads: Params, slot: Tree, step: Step) -> tuple[Params, Tree]:

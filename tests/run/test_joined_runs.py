@@ -9,6 +9,7 @@ from federations import (
     STACKED,
     all_state,
     distance,
+    draws_frozen,
     every_spec,
     run_joined,
     run_rounds,
@@ -29,6 +30,10 @@ CLOSE = 1e-8
 
 @pytest.mark.parametrize("spec", every_spec(), ids=spec_name)
 def test_seeds_together_equal_each_alone(spec: MethodSpec) -> None:
+    if draws_frozen(spec):
+        with pytest.raises(ConfigError, match="only with the same frozen parameters"):
+            run_joined(spec, STACKED, SEEDS, unequal_federation())
+        return
     alone = [simulate(spec, engine=STACKED, seed=seed) for seed in SEEDS]
     together, states = run_joined(spec, STACKED, SEEDS, unequal_federation())
     for sim, state, single in zip(together, states, alone, strict=True):
