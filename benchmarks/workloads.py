@@ -12,13 +12,17 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+
+if TYPE_CHECKING:  # RAW must not pay for the import
+    from counterpoise.run.simulation import Simulation
 
 State = dict[str, Tensor]
 
@@ -136,13 +140,10 @@ def raw_in_two(work: Workload) -> Callable[[], None]:
     return run
 
 
-def ours(work: Workload, method: str) -> Callable[[], None]:
-    """The same rounds by the engine that our rules choose; the layers below the last one are the features."""
-    from counterpoise.core.local import Local
-    from counterpoise.core.messages import Task
+def simulate(work: Workload, method: str, engine: Mapping[str, Any]) -> Simulation:
+    """The same work for our engines; the layers below the last one are the features."""
     from counterpoise.data.dataset import Samples, no_scaling
     from counterpoise.data.federation import Federation
-    from counterpoise.engines.choose import EngineSettings
     from counterpoise.models.classifier import Classifier
     from counterpoise.run.build import build_simulation
 
@@ -152,25 +153,30 @@ def ours(work: Workload, method: str) -> Callable[[], None]:
         own[: work.samples // 10] for own in rows
     )  # trained on too: only their number costs time
     test, classes = Samples(x[:10], y[:10]), tuple("0123456789")
-    federation = Federation(Samples(x, y), test, classes, no_scaling(), rows, held_out)
     layers = work.model()
     assert isinstance(layers, nn.Sequential)
-    simulation = build_simulation(
-        federation,
+    return build_simulation(
+        Federation(Samples(x, y), test, classes, no_scaling(), rows, held_out),
         json.loads(method) if method[0] in "[{" else method.split("+"),
         Classifier(layers[:-1], work.shape, len(classes)),
         rounds=work.rounds,
-        local=Local(lr=work.lr, batch_size=work.batch, epochs=work.epochs),
+        local={"lr": work.lr, "batch_size": work.batch, "epochs": work.epochs},
         cohort=work.cohort,
-        engine=EngineSettings(device="cpu"),
+        engine={"device": "cpu", **engine},
     )
+
+
+def ours(work: Workload, method: str) -> Callable[[], None]:
+    """The same rounds by the engine that our rules choose."""
+    from counterpoise.core.messages import Task
+
+    simulation = simulate(work, method, {})
     state = simulation.open()
 
     def run() -> None:
         after = state
         for cohort in work.cohorts():
-            tasks = [Task(client) for client in cohort]
-            after, _ = simulation.advance(after, tasks)
+            after, _ = simulation.advance(after, [Task(client) for client in cohort])
         simulation.close()
 
     return run
