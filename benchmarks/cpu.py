@@ -1,11 +1,13 @@
 """Seconds of federated rounds on a CPU: a careful plain loop, our engines, and other frameworks where they are installed.
 
-    python benchmarks/cpu.py [--workloads W1,W2] [--repeat 3] [--rounds N] [--peers FOLDER]
+    python benchmarks/cpu.py [--workloads W1,W2] [--entries fedavg,moon,fedavg+dp '{"fedsat": {"workers": 7}}']
+        [--baseline raw] [--repeat 3] [--rounds N] [--peers FOLDER]
 
 W1: 100 clients of 204 x 784, MLP 784-200-100-10, 10 clients a round, 5 epochs, batch 50, SGD 0.1, 50 rounds.
 W2: 20 clients of 500 x 3x32x32, three 3x3 convolutions 64-64-128, 4 clients a round, 1 epoch, batch 50, SGD 0.01, 3 rounds.
 Data is drawn; nothing is evaluated. Every entry runs in its own process, interleaved; seconds are those of the rounds,
-ratios against `raw` of the same repetition, peak memory is the proportional set size of all its processes.
+on the clock and of all processors; ratios are against the baseline in the same repetition, peak memory is the proportional
+set size of all its processes.
 
 FOLDER has scripts that run other frameworks on the same work, `peer_NAME.py`, and virtual environments `venv_NAME`, or
 elsewhere with PEERS_VENVS as prefix; each prints a line `RESULT {"seconds": ..., "startup": ...}`.
@@ -32,6 +34,7 @@ PEERS = {"flower": "flwr", "pfl": "pfl", "fedlab": "fedlab", "fluke": "fluke", "
 class Measured(NamedTuple):
     seconds: float
     startup: float
+    processor: float  # seconds of all processes, which other work on the machine changes little; 0: not known
 
 
 def command(
@@ -70,7 +73,7 @@ def run_once(entry: str, workload: str, rounds: int | None, peers: Path | None) 
     if not lines:
         return None
     found = json.loads(lines[-1].removeprefix("RESULT "))
-    return Measured(found["seconds"], found["startup"])
+    return Measured(found["seconds"], found["startup"], found.get("processor", 0.0))
 
 
 def peak_memory(entry: str, workload: str, peers: Path | None) -> float:
@@ -109,6 +112,8 @@ def proportional_size(pid: int) -> float:
 def measure(
     workload: str, entries: Sequence[str], repeat: int, rounds: int | None, peers: Path | None
 ) -> None:
+    """Prints a line for each entry; the first is the baseline."""
+    baseline = entries[0]
     peaks = {entry: peak_memory(entry, workload, peers) for entry in entries}
     found: dict[str, list[Measured | None]] = {entry: [] for entry in entries}
     for _ in range(repeat):
@@ -119,16 +124,17 @@ def measure(
         f"\n{workload}: medians of {repeat} on {os.cpu_count()} cores{f', {rounds} rounds' if rounds else ''}"
     )
     for entry, several in found.items():
-        pairs = [(mine, base) for mine, base in zip(several, found["raw"], strict=True) if mine and base]
+        pairs = [(mine, base) for mine, base in zip(several, found[baseline], strict=True) if mine and base]
         if not pairs:
             print(f"  {entry:<16} failed")
             continue
         ratio = statistics.median(mine.seconds / base.seconds for mine, base in pairs)
-        seconds, startup = (
+        work = statistics.median(mine.processor / (base.processor or 1.0) for mine, base in pairs)
+        seconds, startup, processor = (
             statistics.median(column) for column in zip(*(mine for mine, _ in pairs), strict=True)
         )
         print(
-            f"  {entry:<16} {seconds:8.2f} s   {ratio:.2f} of raw   start-up {startup:5.1f} s   peak {peaks[entry]:5.0f} MiB",
+            f"  {entry:<16} {seconds:8.2f} s   {ratio:.2f} of {baseline}   processors {processor:8.2f} s   {work:.2f}   start-up {startup:5.1f} s   peak {peaks[entry]:5.0f} MiB",
             flush=True,
         )
 
@@ -138,7 +144,10 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     options.add_argument("--workloads", default="W1,W2")
-    options.add_argument("--entries", default=",".join(OURS))
+    options.add_argument(
+        "--entries", nargs="+", default=OURS, help="names with commas between them, or methods in JSON"
+    )
+    options.add_argument("--baseline", default="raw")
     options.add_argument("--repeat", type=int, default=3)
     options.add_argument("--rounds", type=int)
     options.add_argument("--peers", type=Path)
@@ -147,8 +156,9 @@ def main() -> None:
     missing = [peer for peer in PEERS if peer not in installed]
     if missing:
         print(f"not installed: {', '.join(missing)}", file=sys.stderr)
+    asked = [e for given in chosen.entries for e in ([given] if given[0] in "[{" else given.split(","))]
+    entries = list(dict.fromkeys([chosen.baseline, *asked, *installed]))
     for name in chosen.workloads.split(","):
-        entries = list(dict.fromkeys(["raw", *chosen.entries.split(","), *installed]))
         measure(name, entries, chosen.repeat, chosen.rounds, chosen.peers)
 
 

@@ -298,7 +298,7 @@ def test_a_learning_rate_that_explodes_leaves_the_model_bit_identical() -> None:
 
 
 def _weights(method: Method, replies: Replies) -> Tensor:
-    return weigh_replies(method, Exchange({}, replies, replies.samples, len(replies.client)), {}).weights
+    return weigh_replies(method, Exchange({}, replies, replies.samples, len(replies.client)), {})[0].weights
 
 
 def _replies(samples: list[int]) -> Replies:

@@ -47,7 +47,7 @@ class SecretKey:
         """As the seed of an ordinary stream."""
         return int.from_bytes(self._content, "big")
 
-    def normal(self, shape: Sequence[int]) -> Tensor:
+    def gaussian(self, shape: Sequence[int]) -> Tensor:
         """Standard normal numbers in float64, the same whenever they are asked for: SHAKE-256 of the key, by Box and Muller."""
         count = math.prod(shape)
         pairs = (count + 1) // 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from torch import vmap
@@ -131,7 +131,7 @@ def _choose_name(work: Workplace, device: torch.device) -> tuple[Literal["loop",
             "loop",
             "on a CPU clients train fastest one by one, in parallel processes where a round is long",
         )
-    if (obstacle := _stacking_obstacle(work)) is not None:
+    if (obstacle := stacking_obstacle(work)) is not None:
         return "loop", f"this model cannot be stacked: {obstacle}"
     return "stacked", "a GPU trains all clients of a cohort at once"
 
@@ -150,7 +150,7 @@ def _operations(work: Workplace, cohort: int) -> float:
     return 6 * samples * weights * (CONVOLUTION_REUSE if work.model.has_images else 1)
 
 
-def _stacking_obstacle(work: Workplace) -> str | None:
+def stacking_obstacle(work: Workplace) -> str | None:
     """Why the model cannot train under vmap, found by trying one plain step; None where it can."""
     two = partial(tmap, lambda leaf: torch.stack([leaf, leaf]))
     rows = torch.zeros(2, 2, dtype=torch.int64, device=work.device)
@@ -159,9 +159,8 @@ def _stacking_obstacle(work: Workplace) -> str | None:
         two(work.model.params()), two(work.model.buffers()), {}, torch.zeros_like(inputs.flatten(1)[:, 0])
     )
     zero = progress.loss
-    stats = Stats(**dict.fromkeys(Stats._fields, zero))._replace(
-        counts=labels, owned=labels, knobs={}, seen={}
-    )
+    numbers: dict[str, Any] = dict.fromkeys(Stats._fields, zero)
+    stats = Stats(**numbers | {"counts": labels, "owned": labels, "knobs": {}, "seen": {}})
     try:
         vmap(partial(step, Method(), work.model))(
             progress, Batch(inputs, labels, torch.ones_like(labels), progress.loss), stats

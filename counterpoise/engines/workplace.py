@@ -16,10 +16,11 @@ from counterpoise.client.plan import Plan, epoch_steps, make_plan
 from counterpoise.core.local import Local
 from counterpoise.core.messages import Broadcast, Result, Task
 from counterpoise.core.method import Method
-from counterpoise.core.part import ZERO, Batch, ClientData, Outputs, Part, Stats, Visit
+from counterpoise.core.part import Batch, ClientData, Outputs, Part, Stats, Visit
 from counterpoise.core.protocol import Ask, Rejection
 from counterpoise.core.rng import generator
 from counterpoise.core.tree import Tree, tmap
+from counterpoise.core.views import ZERO
 from counterpoise.data.augment import Augmentation, Draws
 from counterpoise.data.federation import Federation
 from counterpoise.engines.memories import Memories, Memory

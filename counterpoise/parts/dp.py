@@ -81,7 +81,7 @@ def dp(
 
 def add_noise(mean: Params, deviation: float, key: SecretKey) -> Params:
     """Gaussian noise on every coordinate, by the names of the parameters; drawn on the CPU, so that every engine adds the same."""
-    noise = {name: deviation * key.derive("noise", name).normal(leaf.shape) for name, leaf in mean.items()}
+    noise = {name: deviation * key.derive("noise", name).gaussian(leaf.shape) for name, leaf in mean.items()}
     return {name: (leaf.cpu().double() + noise[name]).to(leaf) for name, leaf in mean.items()}
 
 

@@ -13,20 +13,13 @@ from torch import Tensor
 
 from counterpoise.core.messages import Task
 from counterpoise.core.method import part
-from counterpoise.core.part import Census, Chart, ClientData, Exchange, Part, Reveals, Stats, Visit
+from counterpoise.core.part import SILENT, Census, ClientData, Part, Visit
 from counterpoise.core.tree import Params, Tree
 from counterpoise.errors import ConfigError
-from counterpoise.parts.counts import OF_EACH_CLASS, Counts, class_counts
+from counterpoise.parts.counts import SUM_OF_COUNTS, Counts, class_counts
 from counterpoise.registry.schema import Fraction, Interval
 
 PAPER = "FedCGNM (paper 000), section 3.3"
-GROWTH = Chart(
-    "growth",
-    "bars",
-    "Length of an epoch, relative to no resampling",
-    lambda slot: slot["growth"],
-    "clients",
-)
 
 
 @part(paper=PAPER, off={"rate": 0.0})
@@ -46,8 +39,7 @@ def resample(
             raise ConfigError(
                 f"resample: rate must be one number, or a list of one per client ({census.clients}), not of {len(rate)}"
             )
-        known = {"counts": tallied["counts"]} if counts == "global" else {}
-        return known | {"growth": torch.ones(census.clients)}
+        return {"counts": tallied["counts"]} if counts == "global" else {}
 
     def send(slot: Tree, round: int) -> Tree:
         return {"counts": slot["counts"]}
@@ -64,29 +56,13 @@ def resample(
         wanted = wanted_counts(own, visit.shared.get("counts", own), chosen, cap)
         return repeat(data, own, wanted, visit.stream), visit.memory
 
-    def finish(delta: Params, slot: Tree, memory: Tree, stats: Stats) -> tuple[Tree, Tree]:
-        grown = stats.counts.sum().to(stats.lr) / stats.owned.sum().clamp(min=1)
-        return {"growth": grown}, memory
-
-    def update(delta: Params, slot: Tree, exchange: Exchange) -> tuple[Params, Tree]:
-        replies, growth = exchange.replies, slot["growth"]
-        latest = exchange.upload["growth"].to(growth)
-        # The slots of a resumed run are on the device of its model.
-        return delta, slot | {"growth": growth.scatter(0, replies.client.to(growth.device), latest)}
-
     return Part(
         tally=class_counts if counts == "global" else None,
         init=init,
         send=send if counts == "global" else None,
         propose=propose if isinstance(rate, list) else None,
         prepare=prepare,
-        finish=finish,
-        update=update,
-        charts=(GROWTH,),
-        reveals=Reveals(
-            tally=OF_EACH_CLASS if counts == "global" else "",
-            upload="how many times longer resampling makes an epoch",
-        ),
+        reveals=SUM_OF_COUNTS if counts == "global" else SILENT,
     )
 
 

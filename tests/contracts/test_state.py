@@ -39,6 +39,7 @@ PLAIN = {
     "cross_entropy",
     "server_step",
     "clip_updates",
+    "epoch_growth",
     "layer_cosines",
     "relabel",
     "fedrela",

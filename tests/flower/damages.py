@@ -110,7 +110,7 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
     "another record": (_another_record, "records"),
     "ten times the size": (_to(lambda a: a.repeat(10, 1)), "shape"),
     "bomb": (_entry(shape=[1 << 40]), "tensors"),
-    "bytes of another": (_entry(data_offsets=[0, 8]), "tensors"),
+    "bytes of another": (_entry(data_offsets=[8, 16]), "tensors"),
     "negative shape": (_entry(shape=[-1, 3]), "tensors"),
     "objects": (_entry(dtype="O"), "tensors"),
     "no head": (_bytes(lambda blob: struct.pack("<Q", 1 << 60) + blob[8:]), "tensors"),

@@ -82,7 +82,7 @@ def test_the_model_kept_is_the_best_of_all_mixtures_on_validation() -> None:
 
 
 def test_the_rates_shown_are_those_that_the_clients_trained_with() -> None:
-    sim = simulate(SEARCHES[0], local=QUICK, rounds=4)
+    sim = simulate([SEARCHES[0], "epoch_growth"], local=QUICK, rounds=4)
     state = run_rounds(sim)
     shown = diagnose(sim.method, state)
     federation = sim.work.federation
@@ -90,7 +90,7 @@ def test_the_rates_shown_are_those_that_the_clients_trained_with() -> None:
         counts = federation.counts()[client].double()
         own = counts[counts > 0]
         grown = (own * (own.max() / own) ** rate + 0.5).floor().sum() / own.sum()
-        assert shown["resample"]["growth"][client] == pytest.approx(float(grown), rel=1e-6)
+        assert shown["epoch_growth"]["growth"][client] == pytest.approx(float(grown), rel=1e-6)
     assert shown["fedhoo"]["reward"] == pytest.approx(float(_slot(state)["reward"]))
 
 

@@ -167,15 +167,15 @@ def test_the_epoch_grows_and_losses_see_the_new_counts() -> None:
     assert opened.plan.steps == math.ceil(int(counts.sum()) / 12)
 
 
-def test_the_server_keeps_how_much_each_clients_epoch_grew_and_weighs_by_what_they_own() -> None:
-    sim = simulate(["fedavg", {"resample": {"rate": 1.0}}])
+def test_the_server_may_learn_how_much_each_clients_epoch_grew_and_weighs_by_what_they_own() -> None:
+    sim = simulate(["fedavg", {"resample": {"rate": 1.0}}, "epoch_growth"])
     state, _ = ask_clients(sim, sim.open(), [1, 3])
     counts = sim.work.federation.counts()
     expected = [
         int((counts[k] > 0).sum() * counts[k].max()) / int(counts[k].sum()) if k in (1, 3) else 1.0
         for k in range(6)
     ]
-    assert diagnose(sim.method, state)["resample"]["growth"] == pytest.approx(expected)
+    assert diagnose(sim.method, state)["epoch_growth"]["growth"] == pytest.approx(expected)
     assert sim.work.federation.samples().tolist() == counts.sum(1).tolist()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import random
 from functools import cache
@@ -133,8 +134,10 @@ def test_a_client_refuses_a_sum_over_two_even_where_the_server_asks(mode: Privac
     def two(head: Head, pieces: list[bytes]) -> list[bytes]:
         if head.phase != "sum":
             return pieces
-        names = b'["c0", "c1"]'
-        return [names, pieces[1][:64], *pieces[2:]] if mode.histogram == "masks" else [names, *pieces[1:]]
+        if mode.histogram == "masks":
+            return [b'["c0", "c1"]', pieces[1][:64], *pieces[2:]]
+        holder = pieces[1].decode()  # drawn by the server: a sum without it is refused for that
+        return [json.dumps(sorted({holder, "c0" if holder == "c1" else "c1"})).encode(), *pieces[1:]]
 
     parties = Parties(federation(5, 4, 1), mode, to_the_client=two)
     with pytest.raises(SecurityError, match="a sum over 2 clients"):

@@ -34,7 +34,7 @@ def _rows(clients: int = 3, rounds: int = 5) -> list[dict[str, Any]]:
     for t in range(rounds):
         tree = [[-1, 0, 8.0, 0.5, None, 0.6], [0, 1, 1.0, 0.4, 0.4, 0.5], [0, 1, 1.0, 0.6, 0.6, 0.7]]
         chart = {"rates": [0.4 + 0.1 * ((t + k) % 3) for k in range(clients)], "reward": 0.5, "tree": tree}
-        rows.append({"round": t, "diagnostics": {"resample": {"growth": [1.0]}, "fedhoo": chart}})
+        rows.append({"round": t, "diagnostics": {"epoch_growth": {"growth": [1.0]}, "fedhoo": chart}})
     return rows
 
 
@@ -82,7 +82,7 @@ def test_rounds_count_from_one_and_rows_without_scores_are_left_out() -> None:
 def test_a_run_without_a_search_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="searched no rates"):
         script.draw_rates(
-            {"FedAvg": [{"round": 0, "diagnostics": {"resample": {"growth": [1.0]}}}]}, tmp_path / "x.png"
+            {"FedAvg": [{"round": 0, "diagnostics": {"epoch_growth": {"growth": [1.0]}}}]}, tmp_path / "x.png"
         )
 
 
