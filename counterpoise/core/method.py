@@ -49,13 +49,13 @@ class Method:
                 )
 
         self._check_order()
+        self._check_private()  # first: no order of weighers mends it
         _refuse_lost_weights([part for part in self.parts if part.weigh is not None])
         search, keeper = self.owner("choose"), self.owner("enroll")
         if search is not None and keeper is not None:
             raise ConfigError(
                 f"{search.name} tries settings out, and {keeper.name} keeps one memory per client, which a trial would change; use only one of them"
             )
-        self._check_private()
 
     def _check_private(self) -> None:
         """What a part does not clip and noise would lead the model unprotected."""
@@ -113,8 +113,14 @@ def _refuse_lost_weights(weighers: Sequence[Part]) -> None:
     for place, weigher in enumerate(weighers):
         if place and weigher.replaces_weights:
             raise ConfigError(
-                f"{weigher.name} replaces the weights that {weighers[place - 1].name} gives; list it first, or multiply them: {{ {weigher.name} = {{ combine = 'multiply' }} }}"
+                f"{weigher.name} replaces the weights that {weighers[place - 1].name} gives; list it first{_or_multiply(weigher.name)}"
             )
+
+
+def _or_multiply(name: str) -> str:
+    """The other way out, of a part that has one."""
+    takes = name in PARTS and "combine" in PARTS.entry(name).parameters
+    return f", or multiply them: {{ {name} = {{ combine = 'multiply' }} }}" if takes else ""
 
 
 HOMES = ["counterpoise.parts", "counterpoise.methods"]

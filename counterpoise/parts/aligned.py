@@ -8,6 +8,7 @@ from torch import Tensor
 from counterpoise.core.method import part
 from counterpoise.core.part import Batch, Part, Reveals, Stats, Step
 from counterpoise.core.tree import Params, Tree, tmap
+from counterpoise.errors import ConfigError
 from counterpoise.models.heads import replace_head
 from counterpoise.models.sparse_frame import TwoHeads
 from counterpoise.registry.schema import Positive
@@ -27,6 +28,8 @@ def realigned_heads(length: Positive = 1.7) -> Part:
     """
 
     def enroll(params: Params, buffers: Params, classes: int) -> Tree:
+        if not {WEIGHT, BIAS} <= params.keys():  # frozen parameters are not among them
+            raise ConfigError("realigned_heads must have a `head` that is trained, not a frozen one")
         present = torch.ones(classes, dtype=params[WEIGHT].dtype, device=params[WEIGHT].device)
         return {"weight": params[WEIGHT], "bias": params[BIAS], "present": present}
 
@@ -75,7 +78,12 @@ def directions(weight: Tensor) -> Tensor:
 
 def linear_gradient(weight: Tensor, bias: Tensor, features: Tensor, batch: Batch) -> Tree:
     """Of the mean cross-entropy of ``softmax(W f + b)`` over the real samples of a batch."""
+    return last_layer_gradient(features @ weight.t() + bias, features, batch)
+
+
+def last_layer_gradient(logits: Tensor, features: Tensor, batch: Batch) -> Tree:
+    """Of the mean cross-entropy of the logits, by the layer that adds ``W f + b`` to them."""
     share = batch.mask / batch.mask.sum().clamp(min=1)
-    hit = torch.nn.functional.one_hot(batch.y, len(bias))
-    error = ((features @ weight.t() + bias).softmax(-1) - hit) * share.unsqueeze(-1)  # [B, C]
+    hit = torch.nn.functional.one_hot(batch.y, logits.shape[-1])
+    error = (logits.softmax(-1) - hit) * share.unsqueeze(-1)  # [B, C]
     return {"weight": error.t() @ features, "bias": error.sum(0)}

@@ -7,6 +7,7 @@ import torch
 from counterpoise.core.method import part
 from counterpoise.core.part import Part, Reveals, Stats, Step
 from counterpoise.core.tree import Params, Tree, add, subtract, tmap
+from counterpoise.parts.aligned import last_layer_gradient
 from counterpoise.parts.posthoc import BIAS, WEIGHT, with_head
 from counterpoise.registry.schema import NonNegative
 
@@ -71,12 +72,9 @@ def private_head() -> Part:
 
     def adjust(grads: Params, slot: Tree, step: Step) -> tuple[Params, Tree]:
         assert step.outputs is not None  # every gradient source hands them on
-        features, batch = step.outputs.features.to(slot["weight"].dtype), step.batch
+        features = step.outputs.features.to(slot["weight"].dtype)
         logits = step.outputs.logits + features @ slot["weight"].t() + slot["bias"]
-        share = batch.mask / batch.mask.sum().clamp(min=1)
-        hit = torch.nn.functional.one_hot(batch.y, logits.shape[-1])
-        error = (logits.softmax(-1) - hit) * share.unsqueeze(-1)  # [B, C]
-        by = {"weight": error.t() @ features, "bias": error.sum(0)}
+        by = last_layer_gradient(logits, features, step.batch)
         return grads, tmap(lambda p, d: torch.addcmul(p, step.stats.lr, d, value=-1), slot, by)
 
     def finish(delta: Params, slot: Tree, memory: Tree, stats: Stats) -> tuple[Tree, Tree]:

@@ -59,6 +59,7 @@ def prioritised_weighting(
         init=init,
         weigh=weigh,
         note=note_training_samples,
+        replaces_weights=True,
         reveals=Reveals(
             judged="how many of the samples that it holds out are of each class, and for which classes each model that it judges takes them"
         ),

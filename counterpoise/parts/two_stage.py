@@ -21,7 +21,7 @@ def crt(start: Fraction = 0.8) -> Part:
     """From round ``start * rounds`` on only the last layer trains, drawn anew and on classes equally often (cRT).
 
     The rest stays as it is from then on, but for running statistics. As in the paper the data is then drawn with every class
-    of a client as likely as any other.
+    of a client as likely as any other. List it after rules of the server that remember, such as momentum, so that they do not move it.
     """
 
     def init(params: Params, census: Census, surveys: Tree) -> Tree:
@@ -45,12 +45,13 @@ def crt(start: Fraction = 0.8) -> Part:
         if int(slot["first"]) > exchange.round:
             return deltas
         # Whatever else moves parameters on a client, such as decoupled decay, does not move the rest of the model.
-        return {name: d if name.startswith(HEAD) else torch.zeros_like(d) for name, d in deltas.items()}
+        return _head_alone(deltas)
 
     def update(delta: Params, slot: Tree, exchange: Exchange) -> tuple[Params, Tree]:
-        if int(slot["first"]) != exchange.round + 1:
-            return delta, slot
-        return delta | _to_fresh_head(exchange), slot
+        if int(slot["first"]) == exchange.round + 1:
+            return delta | _to_fresh_head(exchange), slot
+        # Momentum of a server rule that is listed before would still move the rest.
+        return (_head_alone(delta) if int(slot["first"]) <= exchange.round else delta), slot
 
     return Part(
         adapt=with_head(bias=False),
@@ -62,6 +63,11 @@ def crt(start: Fraction = 0.8) -> Part:
         treat=treat,
         update=update,
     )
+
+
+def _head_alone(deltas: Params) -> Params:
+    """Changes of the last layer; the rest stays."""
+    return {name: d if name.startswith(HEAD) else torch.zeros_like(d) for name, d in deltas.items()}
 
 
 def _to_fresh_head(exchange: Exchange) -> Params:

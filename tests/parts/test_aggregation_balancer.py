@@ -327,3 +327,12 @@ def test_the_charts_hold_each_clients_share_of_the_last_round_that_it_was_in(sco
     later = _charted(sim, second)
     assert later["weights"][0] == shown["weights"][0]
     assert later["weights"][1] + later["weights"][2] == pytest.approx(1)
+
+
+def test_weights_judged_by_others_do_not_silently_undo_those_before() -> None:
+    with pytest.raises(ConfigError) as caught:
+        build_method(["fedwcm", "prioritised_weighting"])
+    assert str(caught.value) == (
+        "prioritised_weighting replaces the weights that weighted_client_momentum gives; list it first"
+    )
+    build_method(["prioritised_weighting", "fedwcm"])

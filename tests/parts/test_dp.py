@@ -306,3 +306,8 @@ def test_without_the_accountant_a_run_is_refused_before_it_starts(monkeypatch: p
 def test_the_package_is_an_extra_of_that_name() -> None:
     text = (Path(cp.__file__).parent.parent / "pyproject.toml").read_text()
     assert re.search(r'^privacy = \["dp-accounting', text, re.MULTILINE)
+
+
+def test_beside_a_part_that_replaces_weights_the_reason_is_privacy() -> None:
+    with pytest.raises(ConfigError, match=r"^dp protects only the updates, and aggregation_balancer weighs"):
+        build_method(["fedavg", "dp", "aggregation_balancer"])

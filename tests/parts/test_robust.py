@@ -17,7 +17,7 @@ from counterpoise.core.part import Exchange
 from counterpoise.core.rng import generator
 from counterpoise.core.tree import mix, norm, scale_rows, tmap
 from counterpoise.errors import ConfigError
-from counterpoise.parts.robust import least_trimmed
+from counterpoise.parts.robust import least_trimmed, trimmed
 from counterpoise.server.cohort import Cohort
 
 RULES: list[MethodSpec] = [
@@ -175,8 +175,8 @@ def test_krum_is_refused_where_the_wrong_ones_could_win_and_nowhere_else(asked: 
 @given(st.floats(1e-6, 0.5, exclude_max=True))
 def test_the_least_number_that_a_trim_takes_is_the_first_that_loses_any(beta: float) -> None:
     least = least_trimmed(beta)
-    assert int(beta * least) > 0
-    assert int(beta * (least - 1)) == 0
+    assert trimmed(beta, least) > 0
+    assert trimmed(beta, least - 1) == 0
 
 
 def test_a_trim_too_small_for_any_round_is_refused_in_words() -> None:
@@ -220,3 +220,7 @@ def test_an_update_times_a_thousand_moves_a_clipping_server_no_further_than_the_
 def test_a_trim_of_half_is_refused() -> None:
     with pytest.raises(ConfigError, match="beta"):
         PARTS.build("trimmed_mean", {"beta": 0.5})
+
+
+def test_a_trim_is_of_the_share_as_it_is_written() -> None:
+    assert [trimmed(0.29, 100), trimmed(0.07, 100), trimmed(1 / 3, 3), trimmed(0.2, 4)] == [29, 7, 1, 0]

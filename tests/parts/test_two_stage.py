@@ -64,3 +64,13 @@ def test_classes_come_equally_often_in_the_second_stage() -> None:
 def test_a_start_at_the_end_is_the_method_alone() -> None:
     never, plain = simulate(["fedavg", {"crt": {"start": 1.0}}], rounds=4), simulate("fedavg", rounds=4)
     assert distance(run_rounds(never).params, run_rounds(plain).params) < 1e-12
+
+
+@pytest.mark.parametrize("method", ["fedavgm", "fedadam", "feddyn"])
+def test_momentum_of_the_server_does_not_move_the_rest_either(method: str) -> None:
+    spec = [method, {"crt": {"start": 0.5}}]
+    sim = simulate(spec, rounds=6)
+    switched = run_rounds(sim, rounds=3)
+    last = run_rounds(sim, switched, 3)
+    assert distance(body(switched.params), body(last.params)) == 0
+    assert distance(switched.params, last.params) > 0

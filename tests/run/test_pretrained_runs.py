@@ -135,6 +135,8 @@ def test_the_keys_are_kept_in_the_config_and_left_out_where_they_are_not_given(t
         (['model.head="etf"'], 2, ("not 10 classes and 8 features",)),
         ([WIDE, BODY, 'model.head="etf"'], 2, ("every parameter of the model is frozen",)),
         (['method=["fedavg", "tau_norm"]', 'model.freeze=["head.*"]'], 2, ("`head` that is trained",)),
+        (["method=fedloge", WIDE, 'model.freeze=["head.*"]'], 2, ("`head` that is trained",)),
+        (["method=fedloge", WIDE, 'model.freeze=["head.aux.bias"]'], 2, ("`head` that is trained",)),
         (['method=["fedavg", "crt"]', WIDE, 'model.head="etf"'], 2, ("must have a linear layer `head`",)),
         (['method=["fedavg", "ldam"]', WIDE, 'model.head="etf"'], 2, ("no linear layer named 'head'",)),
         (['model.head="square"'], 2, ("model.head must be 'linear' or 'cosine' or 'etf'",)),
