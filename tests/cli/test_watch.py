@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import pty
@@ -48,8 +49,16 @@ class Terminal:
     def __init__(self, *arguments: object) -> None:
         self.ours, theirs = pty.openpty()
         env = {"TERM": "xterm-256color", "COLUMNS": "140", "LINES": "30", "NO_COLOR": "1"}
+        # A suite that runs in the background is started with interrupts ignored.
+        hear = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
         self.process: subprocess.Popen[str] = spawn(
-            *arguments, stdin=theirs, stdout=theirs, stderr=theirs, env=env, start_new_session=True
+            *arguments,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            env=env,
+            start_new_session=True,
+            preexec_fn=hear,
         )
         os.close(theirs)
         self.shown = ""
