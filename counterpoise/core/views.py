@@ -198,6 +198,10 @@ class Exchange(NamedTuple):
             raise RunError(f"{self.part} needs a server with a secret key, and this one has none")
         return self.secret.derive(f"server {self.part}", self.round, *path)
 
+    def renew(self, known: Tensor, found: Tensor) -> Tensor:
+        """What is known of every client [N], with what was found of the round's [K]; the slots of a resumed run may be on a GPU."""
+        return known.cpu().scatter(0, self.replies.client.cpu(), found.to("cpu", known.dtype))
+
     def seen_by(self, part: str) -> Exchange:
         """The exchange as a part looks at it, its own upload at hand."""
         return self._replace(part=part, upload=self.replies.upload.get(part, {}))

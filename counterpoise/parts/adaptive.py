@@ -7,6 +7,7 @@ import torch
 from counterpoise.core.method import part
 from counterpoise.core.part import Census, Exchange, Part, Reveals, Stats, Step, whole_slot
 from counterpoise.core.tree import Params, Tree, tmap, zeros
+from counterpoise.parts.drift import length_of
 from counterpoise.registry.schema import Fraction, Positive, ProperFraction
 
 FEDLADA = "Sun et al. 2023, arXiv:2308.00522"
@@ -42,7 +43,7 @@ def amended_adaptive(
         return direction, slot | {"mean": mean, "square": square, "largest": largest}
 
     def finish(delta: Params, slot: Tree, memory: Tree, stats: Stats) -> tuple[Tree, Tree]:
-        travelled = (stats.lr * stats.steps).clamp(min=1e-12)
+        travelled = length_of(stats)
         return {"largest": slot["largest"], "direction": tmap(lambda d: -d / travelled, delta)}, memory
 
     def update(delta: Params, slot: Tree, exchange: Exchange) -> tuple[Params, Tree]:

@@ -49,12 +49,11 @@ def aggregation_balancer(
         """The slot keeps of each client what it was in the last round that asked it: for the charts, and for `treat`."""
         before = torch.full_like(weights, 1 / len(weights)) if combine == "replace" else weights
         found = classifier_cosines(exchange.params, exchange.replies.delta, len(weights))
-        balanced, rows = before * shares(found), exchange.replies.client.cpu()
+        balanced = before * shares(found)
         balanced = balanced / balanced.sum()
-        # The slots of a resumed run are on the device of its model.
         kept = {
-            "weights": slot["weights"].cpu().index_copy(0, rows, balanced),
-            "cosines": slot["cosines"].cpu().index_copy(0, rows, found),
+            "weights": exchange.renew(slot["weights"], balanced),
+            "cosines": exchange.renew(slot["cosines"], found),
         }
         return (balanced if scope == "all" else before), kept
 

@@ -55,14 +55,12 @@ def control_variates() -> Part:
         return add(grads, slot["correction"]), slot
 
     def finish(delta: Params, slot: Tree, memory: Tree, stats: Stats) -> tuple[Tree, Tree]:
-        travelled = (stats.lr * stats.steps).clamp(min=TINY)  # a client that took no step stays where it was
+        travelled = length_of(stats)
         control = tmap(lambda correction, d: -correction - d / travelled, slot["correction"], delta)
         return {"change": subtract(control, memory["control"])}, {"control": control}
 
     def update(delta: Params, slot: Tree, exchange: Exchange) -> tuple[Params, Tree]:
-        shares = torch.full_like(exchange.weights, 1 / exchange.clients)
-        change = mix(shares, exchange.upload["change"])
-        return delta, {"control": add(slot["control"], change)}
+        return delta, {"control": add(slot["control"], over_all_clients(exchange, exchange.upload["change"]))}
 
     return Part(
         init=init,
@@ -101,8 +99,7 @@ def dynamic_regulariser(alpha: NonNegative = 0.1) -> Part:
         return {}, {"drift": add(memory["drift"], delta)}
 
     def update(delta: Params, slot: Tree, exchange: Exchange) -> tuple[Params, Tree]:
-        shares = torch.full_like(exchange.weights, 1 / exchange.clients)
-        drift = add(slot["drift"], mix(shares, exchange.replies.delta))
+        drift = add(slot["drift"], over_all_clients(exchange, exchange.replies.delta))
         return add(delta, drift), {"drift": drift}
 
     return Part(
@@ -148,6 +145,16 @@ def server_direction(alpha: Fraction = 0.1, momentum_form: MomentumForm = "resol
         update=update,
         reveals=Reveals(upload=TRAVELLED),
     )
+
+
+def length_of(stats: Stats) -> Tensor:
+    """``lr steps``, by which a delta becomes a mean gradient; a client that took no step stays where it was."""
+    return (stats.lr * stats.steps).clamp(min=TINY)
+
+
+def over_all_clients(exchange: Exchange, stacked: Params) -> Params:
+    """``(1 / N) sum over the round's clients``: those that were not asked count as unchanged."""
+    return mix(torch.full_like(exchange.weights, 1 / exchange.clients), stacked)
 
 
 def follow(grads: Params, direction: Params, alpha: float | Tensor) -> Params:

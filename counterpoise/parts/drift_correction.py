@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import Literal
 
-import torch
-
 from counterpoise.core.method import part
 from counterpoise.core.part import Census, Exchange, Part, Reveals, Stats, Step, whole_slot
-from counterpoise.core.tree import Params, Tree, add, mix, subtract, tmap, zeros
-from counterpoise.parts.drift import CHANGE, TRAVELLED
+from counterpoise.core.tree import Params, Tree, add, subtract, tmap, zeros
+from counterpoise.parts.drift import CHANGE, TRAVELLED, length_of, over_all_clients
 from counterpoise.registry.schema import NonNegative
 
 PAPER = "FedSat (paper 004), equations 5 to 7"
-TINY = 1e-12
 Reference = Literal["displacement", "stale", "control"]
 
 
@@ -48,7 +45,7 @@ def drift_correction(gamma: NonNegative = 1.0, reference: Reference = "displacem
         return add(grads, slot["correction"], gamma), slot
 
     def finish(delta: Params, slot: Tree, memory: Tree, stats: Stats) -> tuple[Tree, Tree]:
-        travelled = (stats.lr * stats.steps).clamp(min=TINY)  # a client that took no step stays where it was
+        travelled = length_of(stats)
         drift = tmap(lambda c, d: -c - d / travelled, slot["correction"], delta)
         kept: Tree = {"drift": drift}
         if reference == "stale":
@@ -60,8 +57,8 @@ def drift_correction(gamma: NonNegative = 1.0, reference: Reference = "displacem
 
     def update(delta: Params, slot: Tree, exchange: Exchange) -> tuple[Params, Tree]:
         if reference == "control":
-            shares = torch.full_like(exchange.weights, 1 / exchange.clients)
-            return delta, {"control": add(slot["control"], mix(shares, exchange.upload["change"]))}
+            change = over_all_clients(exchange, exchange.upload["change"])
+            return delta, {"control": add(slot["control"], change)}
         return delta, {"before": exchange.params, "travelled": exchange.upload["travelled"].mean()}
 
     stale = reference == "stale"

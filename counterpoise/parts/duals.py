@@ -79,7 +79,7 @@ def loss_duals(
         duals = slot["duals"].cpu()  # those of a resumed run are on the device of its model
         losses, clients = exchange.upload["loss"].to(duals), exchange.replies.client.cpu()
         raised = duals[clients] + lr * (losses - losses.mean() - eps) / exchange.clients
-        return delta, {"duals": duals.scatter(0, clients, raised.clamp(0, most))}
+        return delta, {"duals": exchange.renew(duals, raised.clamp(0, most))}
 
     return Part(
         init=init,

@@ -28,9 +28,7 @@ def epoch_growth() -> Part:
         return {"growth": stats.counts.sum().to(stats.lr) / stats.owned.sum().clamp(min=1)}, memory
 
     def update(delta: Params, slot: Tree, exchange: Exchange) -> tuple[Params, Tree]:
-        growth = slot["growth"]  # of a resumed run on the device of its model
-        latest = exchange.upload["growth"].to(growth)
-        return delta, {"growth": growth.scatter(0, exchange.replies.client.to(growth.device), latest)}
+        return delta, {"growth": exchange.renew(slot["growth"], exchange.upload["growth"])}
 
     return Part(
         init=init,

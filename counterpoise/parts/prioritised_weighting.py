@@ -50,8 +50,8 @@ def prioritised_weighting(
         errors = error_scores(counts, error_norm, miss_weight, false_alarm_weight)
         found = priority_weights(counts, errors, threshold, floor)
         return found.to(weights), {
-            "weights": _at(slot["weights"], exchange, found, absent=0.0),
-            "errors": _at(slot["errors"], exchange, errors.sum(1)),
+            "weights": exchange.renew(torch.zeros_like(slot["weights"]), found),
+            "errors": exchange.renew(slot["errors"], errors.sum(1)),
             "class_errors": errors.sum(0).to(slot["class_errors"]),
         }
 
@@ -152,9 +152,3 @@ def priority_weights(counts: Judged, errors: Tensor, threshold: float, floor: fl
     if not scores.sum() > 0:  # all that are kept are always wrong
         scores = kept.double()
     return scores / scores.sum()
-
-
-def _at(known: Tensor, exchange: Exchange, found: Tensor, absent: float | None = None) -> Tensor:
-    """What is known of all clients [N], with what was found of those of the round."""
-    base = known if absent is None else torch.full_like(known, absent)
-    return base.scatter(0, exchange.replies.client.to(base.device), found.to(base))

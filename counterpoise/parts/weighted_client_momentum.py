@@ -104,12 +104,11 @@ def weighted_client_momentum(
         q = float(scores.mean()) / everyone if everyone > 0 else 1.0
         size = float(slot["discrepancy"]) / (1 if exponent == "discrepancy" else len(slot["gaps"]))
         chosen = adaptive_alpha(size, q) if alpha is None else alpha
-        seen, known = exchange.replies.client.cpu(), slot["scores"].cpu()
         return {
             "alpha": torch.tensor(chosen, dtype=torch.float64),
             "q": torch.tensor(q, dtype=torch.float64),
-            "weights": torch.zeros_like(known).index_add(0, seen, exchange.weights.cpu()),
-            "scores": known.scatter(0, seen, scores),
+            "weights": exchange.renew(torch.zeros_like(slot["weights"]), exchange.weights),
+            "scores": exchange.renew(slot["scores"], scores),
         }
 
     return Part(
