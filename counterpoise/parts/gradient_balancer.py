@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -34,8 +34,9 @@ def gradient_balancer(
     u_c is the output of an incremental PID controller, kept by the client from round to round, that drives the sum of
     ``|gradient by z_c|`` of the class's own samples, less that of the others, to 0. The server estimates the classes' sizes by the
     norms of the head's rows; only classes of the tail are controlled, none in the first round. All gains 0: plain BCE.
-    The authors' code also skips controllers at random; this one, like the paper's rule, does not.
+    The authors' code also leaves controllers out at random, step by step; here none is.
     """
+    gains = Gains(kp, ki, kd)
 
     def enroll(params: Params, buffers: Params, classes: int) -> Tree:
         like = next(iter(params.values()))
@@ -45,22 +46,15 @@ def gradient_balancer(
         everything = torch.ones_like(memory["gap"])
         return memory | {"on": shared["tail"].to(everything) if controlled == "tail" else everything}
 
-    def control(slot: Tree) -> Tree:
-        """The controllers after one more reading; one that is off forgets what it read."""
-        on, last = slot["on"], slot["on"] * slot["error"]
-        error = -on * slot["gap"]
-        change = kp * (error - last) + ki * error + kd * (error - 2 * last + on * slot["before"])
-        return {"output": on * (slot["output"] + change), "error": error, "before": last}
-
     def loss(outputs: Outputs, batch: Batch, slot: Tree) -> Tensor:
         hit = targets(outputs.logits, batch)
         values = F.binary_cross_entropy_with_logits(outputs.logits, hit, reduction="none")
         # A constant factor on a class's loss is the same factor on its gradient by the logit.
-        return (values * factors(control(slot)["output"], hit)).sum(-1)
+        return (values * factors(control(slot, gains)["output"], hit)).sum(-1)
 
     def adjust(grads: Params, slot: Tree, step: Step) -> tuple[Params, Tree]:
         assert step.outputs is not None  # every gradient source hands them on
-        logits, mask, now = step.outputs.logits, step.batch.mask, control(slot)
+        logits, mask, now = step.outputs.logits, step.batch.mask, control(slot, gains)
         hit = targets(logits, step.batch)
         pull = factors(now["output"], hit) * (hit - logits.sigmoid()) * mask.unsqueeze(-1)
         # Up for a class's own samples, down for others: the sum is the one less the other.
@@ -95,6 +89,23 @@ def gradient_balancer(
         charts=(SIZES,),
         reveals=silent,
     )
+
+
+class Gains(NamedTuple):
+    """Of a controller: proportional, integral, differential."""
+
+    p: float
+    i: float
+    d: float
+
+
+def control(slot: Tree, gains: Gains) -> Tree:
+    """The controllers [C] after one more reading of the gap; one that is off gives 0 and forgets what it read."""
+    on, last = slot["on"], slot["on"] * slot["error"]
+    error = -on * slot["gap"]
+    change = gains.p * (error - last) + gains.i * error
+    change = change + gains.d * (error - 2 * last + on * slot["before"])
+    return {"output": on * (slot["output"] + change), "error": error, "before": last}
 
 
 def targets(logits: Tensor, batch: Batch) -> Tensor:
