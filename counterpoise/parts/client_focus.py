@@ -26,8 +26,8 @@ def client_focus(focus: NonNegative = 1.0, keep: Keep = 1.0) -> Part:
     """``w_k <- w_k (1 - s_k)^focus``, renormalised, over the share `keep` of the round's clients with the least s_k.
 
     s_k is the mean recall over the client's own classes, counted on the batches that it trains on, so that a rare class weighs as
-    much as a frequent one. The paper is public only as a summary: a server that selects by tunable sampling which clients'
-    models contribute, more of those that do poorly on minority classes. This formula is ours, the focal factor for clients.
+    much as a frequent one. The formula is ours: of the paper's choice only summaries were at hand, by which the server samples
+    the clients' models that contribute, and clients that do poorly on minority classes contribute more.
     """
 
     def init(params: Params, census: Census, surveys: Tree) -> Tree:
