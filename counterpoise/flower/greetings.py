@@ -69,7 +69,7 @@ def greeted(experiment: Experiment, settings: JobSettings, roster: Roster, folde
         known = Known(roster.hellos)
         work = build_workplace(experiment, _federation(experiment, settings, roster.names, known))
         policy = RoundPolicy(timeout=experiment.flower.timeout)
-        engine = FlowerEngine(work, roster.grid, roster, str(settings["run"]), policy)
+        engine = FlowerEngine(work, roster.grid, roster, str(settings["run"]), policy, spend=folder.spend)
         counted = ask_counts(engine)
         summed = engine.tallied if experiment.privacy.in_messages else {}
         _write(folder.roster, known._replace(counted=counted, tallied=summed))

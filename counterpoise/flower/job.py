@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import math
+import os
 import re
 import secrets
 from dataclasses import dataclass, field, replace
@@ -11,7 +14,8 @@ from typing import Any
 from counterpoise.errors import ConfigError, short
 from counterpoise.run.config.experiment import Experiment
 from counterpoise.run.config.tables import DataTable, ModelTable, TrackTable
-from counterpoise.system.atomic import write_atomically
+from counterpoise.run.store.folder import read_rows
+from counterpoise.system.atomic import sync_folder, write_atomically
 from counterpoise.system.toml import write_toml
 
 CLIENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -40,6 +44,7 @@ class JobFolder:
         self.experiment = self.path / "experiment.toml"
         self.run = self.path / "run-id"
         self.roster = self.path / "roster.json"
+        self.spent = self.path / "spent.jsonl"
         self.traffic = self.path / "traffic.jsonl"
         self.status = self.path / "status.json"
         self.logs = self.path / "logs"
@@ -55,6 +60,18 @@ class JobFolder:
         first = [] if resume else [self.run, self.roster, self.traffic]
         for path in [self.status, *first]:
             path.unlink(missing_ok=True)
+
+    def spend(self, epsilon: float) -> float:
+        """Count a sum with noise before clients are asked for it: whatever comes then, they may have answered.
+
+        Returns what all of them spent, also those of starts in this folder that were killed before there was a run.
+        """
+        with self.spent.open("a") as stream:
+            stream.write(json.dumps({"epsilon": epsilon}) + "\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+        sync_folder(self.path)
+        return math.fsum(row["epsilon"] for row in read_rows(self.spent))
 
     def run_id(self) -> str:
         """The id under which clients store memory of this run; the same when it is resumed."""

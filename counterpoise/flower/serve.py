@@ -100,6 +100,7 @@ def _start(
         asking = with_questions(work, ready.experiment)  # as clients do, whose answers are checked against it
         engines.append(FlowerEngine(asking, grid, roster, run_id, policy, status, counted))
         engines[-1].known_counts, engines[-1].tallied = known.known_counts, known.tallied
+        engines[-1].spend = ready.folder.spend
         return engines[-1]
 
     all_listeners = [TrafficLog(ready, engines), *listeners]

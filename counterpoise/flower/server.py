@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -81,6 +81,9 @@ class FlowerEngine:
     known_counts: torch.Tensor | None = (
         None  # [C] the sum of class counts, where clients were asked for it before
     )
+    spend: Callable[[float], float] = lambda epsilon: (
+        epsilon
+    )  # counts a sum with noise; returns what all spent
     sent_bytes: int = 0
     received_bytes: int = 0
     _pending: dict[int, str] = field(default_factory=dict, repr=False)
@@ -206,8 +209,10 @@ class FlowerEngine:
         names, samples = self.roster.names, self.work.federation.samples().tolist()
         known = {names[client]: samples[client] for client in clients}
         exchange = SumExchange(self.grid, self.roster, self.policy.timeout)
-        layout = sum_layout(self.work, what)
+        layout, epsilon = sum_layout(self.work, what), self.work.privacy.epsilon
+        spent = {} if epsilon is None else {"epsilon_spent": self.spend(epsilon)}
         total, facts = sum_numbers(self.work.privacy, what, layout, known, exchange, self.run)
+        facts |= spent
         self.tallied = joined_facts(self.tallied, facts)
         self.sent_bytes += exchange.sent_bytes
         self.received_bytes += exchange.received_bytes

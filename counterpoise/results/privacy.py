@@ -19,6 +19,7 @@ TRUST = {
     "masks": "A client's numbers are open to the server if all other clients tell it their masks; a server that claims drop-outs and asks again could compare two sums.",
     "bfv": "A client's numbers are open if the key holder and the server work together; the key holder sees the sum alone.",
 }
+AGAIN = "The sum was asked for more than once, since the run was stopped before it was kept, each time with noise drawn anew: all these sums together spent epsilon {spent}."
 UNSIGNED = "Keys were not signed: a server that lies could have put its own keys between the clients. It was trusted to follow the protocol."
 SIGNED = (
     "Keys were signed under the clients' certificates, so the server could not put its own keys between them."
@@ -71,6 +72,8 @@ def _sums(tallied: Mapping[str, Any]) -> Iterator[str]:
             f"probability of the sum by more than a factor of exp({tallied['epsilon']:g}), if all {tallied['clients']} of them did; "
             f"another label of one sample, where the number of samples is known anyway, by exp({2 * tallied['epsilon']:g})"
         )
+        if (spent := tallied.get("epsilon_spent", 0)) > tallied["epsilon"]:
+            yield AGAIN.format(spent=f"{spent:g}")
     yield TRUST[mode]
     if mode != "plain":
         yield SIGNED if tallied["signed_keys"] else UNSIGNED

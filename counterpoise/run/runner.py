@@ -23,7 +23,7 @@ from counterpoise.run.patience import GivenUpError, Rows
 from counterpoise.run.simulation import Simulation
 from counterpoise.run.store.folder import RunFolder
 from counterpoise.run.store.restore import restore, rows_before
-from counterpoise.run.store.run import Run, conclude, found_run, new_run, record_round, resumable
+from counterpoise.run.store.run import Run, conclude, found_run, keep_start, new_run, record_round, resumable
 from counterpoise.run.track import check_tracker, tracked
 from counterpoise.server.round import ServerState
 
@@ -114,6 +114,8 @@ def _execute(
             for member, simulation, folder, known in zip(members, simulations, folders, began, strict=True)
         ]
         starts = [(state, 0.0) for state in states] or _restore(runs)
+        for run, (state, _) in zip(runs, starts, strict=True):
+            keep_start(run, state)
         for listener in listeners:
             for run in runs:
                 listener.began(run)

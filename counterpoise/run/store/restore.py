@@ -11,7 +11,7 @@ from counterpoise.errors import DataError
 from counterpoise.run.store.checkpoint import Checkpoint
 from counterpoise.run.store.facts import check_facts
 from counterpoise.run.store.folder import ChangedLogError, parse_rows
-from counterpoise.run.store.run import Run
+from counterpoise.run.store.run import Run, record_again
 from counterpoise.server.round import ServerState
 
 
@@ -20,7 +20,9 @@ def restore(run: Run) -> tuple[ServerState, float]:
     found = _newest(run)
     _go_back(run, found)
     if found is None:
-        return run.simulation.open(), 0.0
+        state = run.simulation.open()
+        record_again(run)
+        return state, 0.0
     place = partial(tmap, lambda leaf: leaf.to(run.simulation.work.device))
     memory = run.simulation.engine.memory
     memory.clear()

@@ -174,6 +174,29 @@ def _probes_of(simulation: Simulation) -> list[dict[str, Any]]:
     ]
 
 
+def keep_start(run: Run, state: ServerState) -> None:
+    """Keep a sum with noise before a round uses it: clients that are asked again spend epsilon again."""
+    if state.round == 0 and run.simulation.engine.tallied.get("epsilon") is not None:
+        _save(run, state, 0.0)
+
+
+def record_again(run: Run) -> None:
+    """Record the sums of a run that starts again, and add up the epsilon that all of them spent."""
+    known = read_sealed(run.folder.record) or {}
+    record = {key: value for key, value in known.items() if key != SEAL}
+    run.folder.write_json(run.folder.record, seal({**record, "tallied": _tallied(run, record["tallied"])}))
+
+
+def _tallied(run: Run, before: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """How tallies were added up, and the epsilon that they spent in all, which a server over a network counts for itself."""
+    found = dict(run.simulation.engine.tallied)
+    if (epsilon := found.get("epsilon")) is None:
+        return found
+    # A config is written after a sum was made: one that no record tells of was spent too.
+    spent = 0.0 if before is None else before.get("epsilon_spent", epsilon)
+    return {"epsilon_spent": spent + epsilon, **found}
+
+
 def describe_run(run: Run, federation: Federation) -> None:
     """Write record.json, unless it is there."""
     folder, settings = run.folder, run.simulation.settings
@@ -209,6 +232,6 @@ def describe_run(run: Run, federation: Federation) -> None:
         "samples": federation.samples().tolist(),
         "clients": None if counts is None else counts.tolist(),
         "skew": None if counts is None else describe(counts.numpy()).summary(),
-        "tallied": dict(run.simulation.engine.tallied),
+        "tallied": _tallied(run),
     }
     folder.write_json(folder.record, seal(record))
