@@ -1,4 +1,4 @@
-"""Commands for Flower: up, simulate, server, client, status, certs, describe."""
+"""Commands for Flower: up, simulate, server, client, status, certs, describe, compare-received."""
 
 from __future__ import annotations
 
@@ -185,6 +185,27 @@ def describe(
     typer.echo(write_toml({"data": found.data}).strip())
     for note in found.notes:
         typer.echo(f"note: {note}", err=True)
+
+
+@app.command("compare-received")
+def compare_received(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="`received.jsonl` of two or more clients.")
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Check that a server sent the same model to clients who pass each other their logs; exit code 5 where it did not."""
+    import json
+
+    from counterpoise.flower.received import compare_received as compare
+
+    found = compare(files)
+    if as_json:
+        typer.echo(json.dumps(found._asdict()))
+        return
+    typer.echo(
+        f"{found.common} of {found.rounds} rounds in common of {len(found.clients)} clients, all alike"
+    )
 
 
 def _say(words: str) -> None:

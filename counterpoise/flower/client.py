@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +21,7 @@ from counterpoise.flower import messages
 from counterpoise.flower.hello import answer_hello
 from counterpoise.flower.memory import DiskMemory, next_token
 from counterpoise.flower.messages import MeasureAsk, TrainAsk, TrainReply
+from counterpoise.flower.received import Received, log_received
 from counterpoise.flower.refusal import CLIENT_FAILED, Refused
 from counterpoise.flower.sums import KeptFiles, read_sum, write_sum
 from counterpoise.privacy.identity import Identity, Unsigned
@@ -80,8 +80,10 @@ def train(context: ClientContext, content: RecordDict) -> RecordDict:
     ask, sha256 = messages.read_train(content, context.number, context.work.model.frozen_sha256)
     if ask.client != context.name:
         raise Refused("client")
-    _log_received(context, ask, sha256)
-    disk = DiskMemory(context.state, ask.run, context.name)
+    disk = DiskMemory(
+        context.state, ask.run, context.name
+    )  # refuses what is no id: the log holds words of no server
+    log_received(context.state, Received(ask.run, context.name, ask.broadcast.round, sha256))
     known = disk.load(ask.memory)
     disk.collect_garbage(ask.memory, ask.broadcast.round, ask.since)
     reply, kept = _train_tasks(context.work, ask, known)
@@ -89,14 +91,6 @@ def train(context: ClientContext, content: RecordDict) -> RecordDict:
     if kept:
         disk.write(token, ask.memory, ask.broadcast.round, kept)
     return messages.write_train_reply(ask, sha256, reply._replace(token=token))
-
-
-def _log_received(context: ClientContext, ask: TrainAsk, sha256: str) -> None:
-    """Log what was received, so that clients can compare whether the server sent all of them the same."""
-    context.state.mkdir(parents=True, exist_ok=True, mode=0o700)
-    row = {"run": ask.run, "client": context.name, "round": ask.broadcast.round, "sha256": sha256}
-    with (context.state / "received.jsonl").open("a") as stream:
-        stream.write(json.dumps(row) + "\n")
 
 
 def _train_tasks(work: Workplace, ask: TrainAsk, known: Tree | None) -> tuple[TrainReply, Tree]:

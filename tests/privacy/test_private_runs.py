@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from counterpoise.results.privacy import privacy_report
 from counterpoise.results.results import read_result
 from counterpoise.run.config.experiment import load_experiment, make_experiment
 from counterpoise.run.learned import ROUNDS, Learned, learned_in
-from counterpoise.run.runner import start
+from counterpoise.run.runner import resume, start
 from counterpoise.run.store.folder import RunFolder
 
 COUNTING = ["fedavg", "logit_adjustment", {"weighted_ce": {"counts": "global"}}]
@@ -124,6 +125,17 @@ def test_the_record_and_the_commands_tell_what_was_sent(tmp_path: Path) -> None:
         assert words in told
     sections = json.loads(call("privacy", out, "--json").out)["sections"]
     assert list(sections) == ["Class counts before round 0", "The server learned", "What that can tell"]
+
+
+def test_a_run_that_starts_again_counts_what_both_sums_spent(tmp_path: Path) -> None:
+    out = _run(tmp_path / "out", privacy={"histogram": "masks", "epsilon": 2.0})
+    assert "epsilon 4" not in _told(out)
+    shutil.rmtree(out / "checkpoints")
+    resume(out)
+    assert json.loads(RunFolder(out).record.read_text())["tallied"]["epsilon_spent"] == 4.0
+    assert "all these sums together spent epsilon 4." in _told(out)
+    resume(out)  # goes on from a checkpoint, and asks nobody
+    assert json.loads(RunFolder(out).record.read_text())["tallied"]["epsilon_spent"] == 4.0
 
 
 def _told(out: Path) -> str:

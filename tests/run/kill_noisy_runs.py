@@ -1,7 +1,7 @@
 """Runs with noise on class counts that kill themselves at calls that touch their folder, then runs that go on; one JSON line each.
 
 Arguments: how the run is made, folder for the runs, then names of files, at whose rename into place and after it runs are
-killed, or `all` for every call. The first line is of a run that nobody kills.
+killed, or `all` for every call, or `start` for those until the sum is kept for good. The first line is of a run that nobody kills.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from runs import TINY
 
 from counterpoise.privacy import protocol
 from counterpoise.run import runner
-from counterpoise.run.assemble import assemble
 from counterpoise.run.config.experiment import Experiment, make_experiment
 from counterpoise.run.store.checkpoint import CheckpointStore
 from counterpoise.run.store.folder import RunFolder
@@ -37,7 +36,6 @@ Execute = Callable[[Path], Any]  # starts or resumes the run in a folder
 
 def alone(base: Path) -> Execute:
     config = make_experiment({**TINY, **PRIVATE})
-    assemble(config).open()  # so that not every child imports what this needs
 
     def execute(out: Path) -> None:
         runner.resume(out) if RunFolder(out).holds_run() else runner.start(config, out)
@@ -141,17 +139,21 @@ def points(seen: Sequence[str], names: Sequence[str]) -> list[int]:
     """Calls by number: just before and just after a file of one of these names is first in place, or all."""
     if names == ["all"]:
         return list(range(1, len(seen) + 1))
-    renames = [
-        next(k for k, call in enumerate(seen, 1) if call.startswith("os.rename") and call.endswith(name))
-        for name in names
-    ]
-    return [number for first in renames for number in (first, first + 1)]
+    if names == ["start"]:
+        return list(range(1, points(seen, ["round-00000000.json"])[-1] + 1))
+    first = [next(k for k, call in enumerate(seen, 1) if is_rename(call, name)) for name in names]
+    return [number for place in first for number in (place, place + 1)]
+
+
+def is_rename(call: str, name: str) -> bool:
+    return call.startswith("os.rename") and call.endswith(name)
 
 
 def main() -> None:
     kind, base, *names = sys.argv[1:]
     torch.set_num_threads(1)
     execute = {"alone": alone, "shares": over_flower, "own": own_data}[kind](Path(base))
+    execute(Path(base) / "imports" / "run")  # so that not every child imports what this needs
     whole = trial(execute, Path(base), 0)
     print(json.dumps(whole), flush=True)
     for number in points(whole["seen"], names):

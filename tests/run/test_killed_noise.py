@@ -90,9 +90,11 @@ def test_a_killed_server_counts_every_sum_that_clients_answered(kind: str, name:
 
 @pytest.mark.faults
 @pytest.mark.parametrize("kind", ["shares", "own"])
-def test_a_server_killed_at_every_call_that_writes_reuses_no_noise(kind: str, tmp_path: Path) -> None:
+def test_a_server_killed_at_every_call_until_the_sum_is_kept_reuses_no_noise(
+    kind: str, tmp_path: Path
+) -> None:
     pytest.importorskip("flwr", reason="flwr is not installed: pip install 'counterpoise[flower]'")
-    whole, killed = kill_runs(kind, tmp_path, "all")
+    whole, killed = kill_runs(kind, tmp_path, "start")
     check_over_flower(whole, killed)
-    assert len(killed) > 50
+    assert len(killed) > 30
     assert {spent(one) for one in killed} == {1, 2}
