@@ -14,11 +14,16 @@ from counterpoise.errors import ConfigError
 from counterpoise.models.heads import has_features
 from counterpoise.parts.posthoc import BIAS, WEIGHT, with_head
 from counterpoise.registry.schema import Count, Whole
+from counterpoise.system.capacity import check_fits
 
 PAPER = "Luo et al. 2021, arXiv:2106.05001, section 4"
 FLOOR = (
     1e-6  # least variance in any direction, in mean variances: below it a root would only magnify rounding
 )
+OWN, FIT = (
+    2,
+    5,
+)  # copies of all covariances that a client's sums take, and that the fit takes besides the sums of clients
 
 
 @part(paper=PAPER, off={"samples": 0})
@@ -29,7 +34,15 @@ def ccvr(samples: Whole = 2000, steps: Count = 500) -> Part:
     List it last, so that no rule of the server moves the model after the fit.
     """
 
+    def adapt(module: nn.Module) -> nn.Module:
+        plain = _with_plain_head(module)
+        _check_memory(plain.get_parameter(WEIGHT).shape, OWN if samples else 0)
+        return plain
+
     def init(params: Params, census: Census, surveys: Tree) -> Tree:
+        _check_memory(
+            params[WEIGHT].shape, census.asked + FIT if samples else 0, f" of {census.asked} clients"
+        )
         return {"last": torch.tensor(census.rounds - 1 if samples else census.rounds)}
 
     def send(slot: Tree, round: int) -> Tree:
@@ -56,7 +69,7 @@ def ccvr(samples: Whole = 2000, steps: Count = 500) -> Part:
         return zeros(delta) | _to_fitted_head(exchange, samples, steps), slot
 
     return Part(
-        adapt=_with_plain_head,
+        adapt=adapt,
         init=init,
         send=send,
         observe=observe,
@@ -153,3 +166,10 @@ def _with_plain_head(module: nn.Module) -> nn.Module:
             f"ccvr fits a linear layer to features: model {type(module).__name__} must have `features` and a plain linear layer `head`"
         )
     return with_head(bias=False)(module)
+
+
+def _check_memory(head: torch.Size, copies: int, whose: str = "") -> None:
+    """Covariances grow with the square of the features: without this a run would fail in its last round."""
+    classes, features = head
+    what = f"ccvr: a covariance of {features:,} features for each of {classes} classes{whose}"
+    check_fits(copies * classes * features**2 * 8, what)

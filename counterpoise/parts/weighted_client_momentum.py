@@ -121,6 +121,7 @@ def weighted_client_momentum(
         weigh=weigh,
         update=update,
         charts=CHARTS,
+        follows_server=first < 1,
         reveals=Reveals(
             tally=f"{OF_EACH_CLASS}, and the classes' shares of each client, added up",
             upload=f"{TRAVELLED}, and its score: how much of its data is of scarce classes",
