@@ -30,7 +30,7 @@ from counterpoise.parts.scarcity import (
 )
 from counterpoise.registry.schema import Fraction, NonNegative, Positive
 
-PAPER = "FedWCM (paper 001), Algorithm 1, equations 3 to 6"
+PAPER = "FedWCM, Algorithm 1, equations 3 to 6"
 SENT = ("direction", "alpha", "gaps")
 CHARTS = (
     Chart("alpha", "curve", "Share of a client's own gradient in its next steps", lambda slot: slot["alpha"]),
