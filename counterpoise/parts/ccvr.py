@@ -20,10 +20,8 @@ PAPER = "Luo et al. 2021, arXiv:2106.05001, section 4"
 FLOOR = (
     1e-6  # least variance in any direction, in mean variances: below it a root would only magnify rounding
 )
-OWN, FIT = (
-    2,
-    5,
-)  # copies of all covariances that a client's sums take, and that the fit takes besides the sums of clients
+OWN = 2  # copies of all covariances that a client holds at once
+FIT = 5  # those that the server holds besides what clients sent
 
 
 @part(paper=PAPER, off={"samples": 0})

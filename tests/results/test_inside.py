@@ -54,6 +54,12 @@ def test_show_has_a_table_of_old_labels_against_new_ones(finished: Path) -> None
         assert said[begin + 1 + place].split() == [*map(str, (place, name, *row, sum(row)))]
 
 
+def test_the_table_keeps_large_numbers_whole_and_its_columns_straight() -> None:
+    corner, *rows = list(inside_lines(_made({"kind": "flow"}, [[0, 123_456], [7, 0]])))[-3:]
+    assert [len(line) for line in rows] == [len(corner)] * 2
+    assert rows[0].split() == ["0", "0", "0", "123456", "123456"]
+
+
 def test_of_many_classes_only_the_largest_flows_are_shown() -> None:
     lines = list(inside_lines(_made({"kind": "flow"}, [[1.0] * 30] * 30)))
     assert lines[-2:] == ["  ... and 860 more", "  sum: 900"]
