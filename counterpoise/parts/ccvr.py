@@ -10,9 +10,7 @@ from torch import Tensor, nn
 from counterpoise.core.method import part
 from counterpoise.core.part import Census, ClientData, Exchange, Part, Reveals, Stats, Visit
 from counterpoise.core.tree import Params, Tree, zeros
-from counterpoise.errors import ConfigError
-from counterpoise.models.heads import has_features
-from counterpoise.parts.posthoc import BIAS, WEIGHT, with_head
+from counterpoise.parts.posthoc import BIAS, WEIGHT, with_plain_head
 from counterpoise.registry.schema import Count, Whole
 from counterpoise.system.capacity import check_fits
 
@@ -33,7 +31,7 @@ def ccvr(samples: Whole = 2000, steps: Count = 500) -> Part:
     """
 
     def adapt(module: nn.Module) -> nn.Module:
-        plain = _with_plain_head(module)
+        plain = with_plain_head("ccvr", bias=False)(module)
         _check_memory(plain.get_parameter(WEIGHT).shape, OWN if samples else 0)
         return plain
 
@@ -156,14 +154,6 @@ def _root(covariance: Tensor) -> Tensor:
     floor = FLOOR * values.mean(1, keepdim=True).clamp(min=0)
     root: Tensor = (vectors * torch.maximum(values, floor).sqrt().unsqueeze(1)) @ vectors.mT
     return root
-
-
-def _with_plain_head(module: nn.Module) -> nn.Module:
-    if not has_features(module) or type(module.head) is not nn.Linear:
-        raise ConfigError(
-            f"ccvr fits a linear layer to features: model {type(module).__name__} must have `features` and a plain linear layer `head`"
-        )
-    return with_head(bias=False)(module)
 
 
 def _check_memory(head: torch.Size, copies: int, whose: str = "") -> None:
