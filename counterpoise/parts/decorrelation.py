@@ -19,7 +19,8 @@ def decorrelation(beta: NonNegative = 0.1) -> Part:
     """``+ beta / d^2 ||K||_F^2`` on any loss, K the correlations [d, d] of the d features over a batch's samples.
 
     Clients with few classes train features that are all alike; this keeps them apart. K has ones on its diagonal, except for
-    features that do not vary over the batch, whose row is 0: so is all of K for a single sample.
+    features that do not vary over the batch, whose row is 0: so is all of K for a single sample. The released code is
+    stronger than this formula by about the batch size: its 0.1 at batches of 64 is 6.2 here.
     """
 
     def penalty(outputs: Outputs, batch: Batch, slot: Tree) -> Tensor:

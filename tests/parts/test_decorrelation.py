@@ -77,6 +77,15 @@ def test_one_sample_and_features_that_do_not_vary_are_finite_and_flat(dtype: tor
         assert float(slope.abs().max()) < 1e-6
 
 
+def test_the_released_code_is_stronger_by_about_the_batch_size() -> None:
+    leaf = random_features(1, 64, 8).requires_grad_()
+    scores = (leaf - leaf.mean(0)) / leaf.var(0).sqrt()
+    products = (scores.t() @ scores).masked_fill(torch.eye(8, dtype=torch.bool), 0.0)
+    (released,) = torch.autograd.grad(0.1 * products.square().sum() / (8 * 7) / 64, leaf)
+    (ours,) = torch.autograd.grad(penalty(leaf, beta=0.1 * 63**2 / 64 * 8 / 7), leaf)
+    torch.testing.assert_close(ours, released, rtol=1e-5, atol=1e-9)
+
+
 def mean_square_correlation(spec: MethodSpec) -> float:
     """The mean square of the correlations of different features after training, on the test samples."""
     sim = simulate(spec, rounds=5, cohort=None)
