@@ -14,10 +14,9 @@ from counterpoise.registry.schema import NonNegative, Positive
 
 PAPER = "Shuai et al. 2022, BalanceFL (IPSN)"
 POOL = 500  # noise vectors that a client draws for a round and uses in turn, as in the released code
+ROWS = 4096  # samples whose share of the noise is drawn at once, which bounds the memory
 COINS = 997  # a prime, so that a vector of noise meets another coin each time it comes round
-OUT = (
-    -1e9
-)  # logit of a class that a softmax leaves out: finite, so that a padded row of that class stays finite
+OUT = -1e9  # logit of a class that a softmax leaves out; finite, so that padded rows of that class are too
 
 
 @part(paper=PAPER, off={"restrict": False, "noise": 0.0})
@@ -114,5 +113,9 @@ def draw_noise(features: Tensor, labels: Tensor, stream: torch.Generator) -> Ten
     count = torch.bincount(labels).double().clamp(min=1)
     means = wide.new_zeros(len(count), wide.shape[1]).index_add(0, labels, wide) / count.unsqueeze(1)
     share = (count / (count - 1).clamp(min=1) / max(len(labels), 1)).sqrt()[labels]
-    normal = torch.randn(POOL, len(labels), generator=stream, dtype=torch.float64)
-    return normal @ ((wide - means[labels]) * share.unsqueeze(1))
+    drawn = wide.new_zeros(POOL, wide.shape[1])
+    spread = (wide - means[labels]) * share.unsqueeze(1)
+    for first in range(0, len(spread), ROWS):
+        rows = spread[first : first + ROWS]
+        drawn = drawn + torch.randn(POOL, len(rows), generator=stream, dtype=torch.float64) @ rows
+    return drawn

@@ -84,6 +84,21 @@ def test_gradients_of_groups_are_those_of_each_group_alone(name: str, way: Diffe
             torch.testing.assert_close(found.grads[path][group], slope, rtol=1e-10, atol=1e-13)
 
 
+@pytest.mark.parametrize("half", [False, True], ids=["full", "half"])
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", NAMED)
+def test_of_its_own_features_it_says_the_logits(name: str, way: Differentiate, half: bool) -> None:
+    model = FunctionalModel(_model(name).module.float(), half=half)
+    apart: list[Tensor] = []
+
+    def gap(outputs: Outputs) -> Tensor:
+        apart.append((outputs.head(outputs.features) - outputs.logits).abs().max().detach())
+        return outputs.logits.sum()
+
+    way(model, model.params(), model.buffers(), X.float(), Loss(gap))
+    assert float(apart[0]) < 1e-6
+
+
 def far() -> Part:
     """Cross-entropy of other features only."""
 

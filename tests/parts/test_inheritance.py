@@ -159,6 +159,16 @@ def test_noise_stays_in_the_directions_in_which_samples_of_a_class_differ(seed: 
     assert float(left.abs().max()) < 1e-8 * float(drawn.abs().max())
 
 
+def test_noise_of_many_samples_is_drawn_in_pieces_of_the_same_covariance(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    features, labels = clustered(3, [40, 10, 3], 2)
+    monkeypatch.setattr("counterpoise.parts.inheritance.ROWS", 7)
+    drawn = torch.cat([draw_noise(features, labels, generator(seed, "noise")) for seed in range(20)]).numpy()
+    expected = pooled_covariance(features, labels)
+    np.testing.assert_allclose(drawn.T @ drawn / len(drawn), expected, atol=0.1 * np.abs(expected).max())
+
+
 def test_single_samples_of_classes_have_no_noise() -> None:
     features, labels = clustered(0, [1, 1, 1], 3)
     assert float(draw_noise(features, labels, generator(0, "noise")).abs().max()) == 0
