@@ -56,10 +56,16 @@ def own_data(base: Path) -> Execute:
     from own_files import KINDS, server_config
 
     files: dict[str, Path | None] = {}
+    labels = ["low", "low", "mid", "high"] * 250  # so many that noise does not leave all counts at 0
     for seed, name in enumerate("abcd", 1):
         (base / name).mkdir()
-        files[name] = KINDS["arrays"].write(base / name, (["low", "low", "mid", "high"] * 15)[seed:], seed)
-    settings = {"evaluate": {}, "flower": {"clients": list(files), "wait": 0.3}, **PRIVATE}
+        files[name] = KINDS["arrays"].write(base / name, labels[seed:], seed)
+    settings = {
+        "evaluate": {},
+        "local": {"batch_size": 500},
+        "flower": {"clients": list(files), "wait": 0.3},
+        **PRIVATE,
+    }
     config = server_config(base, KINDS["arrays"], list(files), **settings)
     return lambda out: Net(out.parent / "clients", files).run(_config(config, out), out)
 
