@@ -152,9 +152,7 @@ def _scaled_attention(
             query, key, value, attn_mask, 0.0, is_causal, scale=scale, enable_gqa=enable_gqa
         )
     if enable_gqa:
-        key, value = (
-            part.repeat_interleave(query.shape[-3] // part.shape[-3], -3) for part in (key, value)
-        )
+        key, value = (part.repeat_interleave(query.shape[-3] // part.shape[-3], -3) for part in (key, value))
     scores = query @ key.mT * (scale if scale is not None else query.shape[-1] ** -0.5)
     if is_causal:
         attn_mask = scores.new_ones(scores.shape[-2:], dtype=torch.bool).tril()

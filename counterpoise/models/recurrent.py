@@ -28,11 +28,11 @@ def drop_between_layers(
 ) -> tuple[Tensor, ...]:
     """What torch's recurrent functions return, the output of every layer but the last dropped with chance p."""
     if isinstance(weights, bool):
-        raise ConfigError("the model: a packed sequence goes into a recurrent layer with dropout; pad it instead")
-    if not training or p == 0 or layers == 1:
-        return tuple(
-            function(x, state, weights, has_biases, layers, p, training, bidirectional, batch_first)
+        raise ConfigError(
+            "the model: a packed sequence goes into a recurrent layer with dropout; pad it instead"
         )
+    if not training or p == 0 or layers == 1:
+        return tuple(function(x, state, weights, has_biases, layers, p, training, bidirectional, batch_first))
     directions, each = 1 + bidirectional, len(weights) // layers
     whole = isinstance(state, Tensor)
     states: Sequence[Tensor] = [state] if isinstance(state, Tensor) else state

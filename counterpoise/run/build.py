@@ -13,6 +13,7 @@ from torch import nn
 from counterpoise.client.functional import FunctionalModel
 from counterpoise.client.probing import names_given
 from counterpoise.client.round import enroll
+from counterpoise.client.trial import SAMPLES, try_batch
 from counterpoise.core.local import Local
 from counterpoise.core.method import Method, MethodSpec, build_method
 from counterpoise.core.rng import generator
@@ -88,7 +89,9 @@ def build_simulation(
     place = federation.train.x.device, dtype
     module = adapt_model(composed, model, generator(seed, "init"), draw_parameters, head, freeze, place)
     start_from(module, weights)
-    functional = FunctionalModel(module, half=settings.precision == "bf16")
+    example = torch.zeros(SAMPLES, *federation.input_shape, dtype=dtype, device=place[0])
+    draws = try_batch(module, example, len(federation.classes))
+    functional = FunctionalModel(module, half=settings.precision == "bf16", draws=draws)
     local = local.resolve_batching(functional.has_batch_norm)
     _check_precision(functional, settings, federation)
     _check_search(composed, federation, cohort)

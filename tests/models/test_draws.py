@@ -156,7 +156,9 @@ def test_a_network_repeats_by_its_key_and_leaves_the_global_stream_alone(name: s
     assert torch.equal(before, torch.get_rng_state())
 
 
-@pytest.mark.parametrize("name", [name for name in _networks() if "depth" not in name and "functional" not in name])
+@pytest.mark.parametrize(
+    "name", [name for name in _networks() if "depth" not in name and "functional" not in name]
+)
 def test_without_dropout_a_network_is_torchs_own(name: str) -> None:
     network, x = _Self(_networks()[name]), torch.randn(3, 5, 6)
     for layer in network.modules():
@@ -201,7 +203,9 @@ def test_between_layers_of_an_lstm_the_output_is_dropped() -> None:
     lstm, x = nn.LSTM(6, 4, 2, dropout=0.5, batch_first=True), torch.randn(3, 5, 6)
     lower, upper = nn.LSTM(6, 4, batch_first=True), nn.LSTM(4, 4, batch_first=True)
     for part, layer in ((lower, 0), (upper, 1)):
-        part.load_state_dict({name: lstm.state_dict()[name.replace("l0", f"l{layer}")] for name in part.state_dict()})
+        part.load_state_dict(
+            {name: lstm.state_dict()[name.replace("l0", f"l{layer}")] for name in part.state_dict()}
+        )
 
     hidden, (state, _) = lower(x)
     mask = (uniform(KEY, 1, hidden.shape) >= 0.5) * 2.0
