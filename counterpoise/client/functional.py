@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
 from functools import cached_property
 
@@ -21,7 +21,7 @@ from counterpoise.models.norms import with_own_norms
 from counterpoise.models.outputs import logits_of
 from counterpoise.models.patches import by_patches
 
-_INNER = "inner."
+_INNER, _HEAD = "inner.", "head."
 
 
 class _Splitter(nn.Module):
@@ -100,16 +100,21 @@ class FunctionalModel:
         buffers = {name: b.clone() for name, b in buffers.items()} if train else buffers
         splitter = (self._training if train else self._scoring).train(train)
         state = {_INNER + name: value for name, value in (params | buffers).items()}
-        # Without autocast's cache: the same name holds other values under every transform and in every step.
-        with torch.autocast(x.device.type, torch.bfloat16, enabled=self.half and train, cache_enabled=False):
-            with KeyedDraws(key) if self.draws and train and key is not None else nullcontext():
-                outputs = functional_call(splitter, state, (x,))
+        with self._autocast(x, train), self._drawing(key if train else None):
+            outputs = functional_call(splitter, state, (x,))
         return Outputs(outputs.logits.to(self.dtype), outputs.features.to(self.dtype)), buffers
+
+    def _drawing(self, key: Tensor | None) -> AbstractContextManager[object]:
+        return KeyedDraws(key) if self.draws and key is not None else nullcontext()
+
+    def _autocast(self, x: Tensor, train: bool) -> torch.autocast:
+        # Without autocast's cache: the same name holds other values under every transform and in every step.
+        return torch.autocast(x.device.type, torch.bfloat16, enabled=self.half and train, cache_enabled=False)
 
     def outputs_at(
         self, buffers: Params, x: Tensor, key: Tensor | None = None
     ) -> Callable[[Params], Outputs]:
-        """A batch under other parameters: as in training, by its own statistics and with the same draws, but no trace in the buffers."""
+        """A batch under other parameters: by its own statistics and with the same draws as in training, without a trace in the buffers."""
 
         def at(params: Params) -> Outputs:
             with torch.no_grad():
@@ -117,6 +122,22 @@ class FunctionalModel:
             return Outputs(outputs.logits.detach(), outputs.features.detach(), at)
 
         return at
+
+    def head_at(self, params: Params, buffers: Params) -> Callable[[Tensor], Tensor]:
+        """The last layer under these parameters, as in training; only for modules with `features` and `head`."""
+
+        def head(features: Tensor) -> Tensor:
+            own = {
+                name[len(_HEAD) :]: value
+                for name, value in (params | buffers).items()
+                if name.startswith(_HEAD)
+            }
+            last: nn.Module = self._training.inner.head  # type: ignore[assignment]
+            with self._autocast(features, train=True):
+                logits: Tensor = functional_call(last, own, (features,))
+            return logits.to(self.dtype)
+
+        return head
 
     def arrange(self, x: Tensor) -> Tensor:
         """Images in channels-last memory format, in which convolutions on a CPU are fastest."""

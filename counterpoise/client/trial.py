@@ -18,11 +18,11 @@ from counterpoise.models.outputs import logits_of
 SAMPLES = 2  # a norm over a batch of one has nothing to compare
 
 
-class _GlobalDraws(TorchDispatchMode):
+class _GlobalDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Finds operations that draw from torch's global stream."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.found: list[str] = []
 
     def __torch_dispatch__(
@@ -37,13 +37,17 @@ class _GlobalDraws(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def try_batch(module: nn.Module, x: Tensor, classes: int) -> bool:
-    """Whether the model draws in training; a model that does not fit inputs x [2, ...] or the classes is refused."""
+def refuse_lazy(module: nn.Module) -> None:
+    """A model whose parameters have no shape yet cannot be copied, drawn or sent."""
     for name, parameter in module.named_parameters():
         if isinstance(parameter, UninitializedParameter):
             raise ConfigError(
                 f"model layer {short(name)} is lazy and has no shape yet: call the model on a batch once before"
             )
+
+
+def try_batch(module: nn.Module, x: Tensor, classes: int) -> bool:
+    """Whether the model draws in training; a model that does not fit inputs x [2, ...] or the classes is refused."""
     keyed, stray = KeyedDraws(torch.zeros((), dtype=torch.int64, device=x.device)), _GlobalDraws()
     with torch.no_grad(), keyed, stray:
         outputs = _said(deepcopy(module).train(), x)

@@ -19,7 +19,7 @@ def drop_between_layers(
     x: Tensor,
     state: Tensor | Sequence[Tensor],
     weights: Sequence[Tensor],
-    has_biases: bool,
+    has_biases: bool | Sequence[Tensor],
     layers: int,
     p: float,
     training: bool,
@@ -27,7 +27,7 @@ def drop_between_layers(
     batch_first: bool,
 ) -> tuple[Tensor, ...]:
     """What torch's recurrent functions return, the output of every layer but the last dropped with chance p."""
-    if isinstance(weights, bool):
+    if not isinstance(has_biases, bool):  # of a packed sequence the lengths come before the state
         raise ConfigError(
             "the model: a packed sequence goes into a recurrent layer with dropout; pad it instead"
         )

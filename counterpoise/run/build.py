@@ -13,7 +13,7 @@ from torch import nn
 from counterpoise.client.functional import FunctionalModel
 from counterpoise.client.probing import names_given
 from counterpoise.client.round import enroll
-from counterpoise.client.trial import SAMPLES, try_batch
+from counterpoise.client.trial import SAMPLES, refuse_lazy, try_batch
 from counterpoise.core.local import Local
 from counterpoise.core.method import Method, MethodSpec, build_method
 from counterpoise.core.rng import generator
@@ -86,6 +86,7 @@ def build_simulation(
         shape, classes = federation.input_shape, len(federation.classes)
         model = build_model(model, MODELS.build(model), shape, classes)
         draw_parameters = True
+    refuse_lazy(model)
     place = federation.train.x.device, dtype
     module = adapt_model(composed, model, generator(seed, "init"), draw_parameters, head, freeze, place)
     start_from(module, weights)

@@ -6,13 +6,14 @@ import math
 
 import pytest
 import torch
-import torch.nn.functional as F
+import torch.nn.functional as F  # noqa: N812
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
+from counterpoise.errors import ConfigError
 from counterpoise.models.draws import KeyedDraws, uniform
 
 KEY = torch.tensor(0x1234_5678_9ABC_DEF0)
@@ -216,3 +217,10 @@ def test_between_layers_of_an_lstm_the_output_is_dropped() -> None:
     torch.testing.assert_close(found, out)
     torch.testing.assert_close(found_state, torch.cat([state, last]))
     torch.testing.assert_close(found_cell[1:], cell)
+
+
+def test_packed_sequences_with_dropout_are_refused_in_one_line() -> None:
+    packed = nn.utils.rnn.pack_padded_sequence(torch.randn(5, 2, 6), [5, 3])
+
+    with KeyedDraws(KEY), pytest.raises(ConfigError, match="packed sequence"):
+        nn.LSTM(6, 4, 2, dropout=0.5).train()(packed)
