@@ -127,7 +127,7 @@ def _classes(run: LoadedRun) -> list[str]:
         return [
             "Not listed: no confusion counts, or very many classes; `cp.load_run(DIR).frame('classes')` has them."
         ]
-    counts: list[Any] = [*(run.result.class_counts or [None] * len(run.classes))]
+    counts: list[int] | list[None] = run.result.class_counts or [None] * len(run.classes)
     head = [
         "Recall with Wilson's interval of 95 %, which counts test samples, not seeds.",
         "",

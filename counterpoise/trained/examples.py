@@ -18,8 +18,7 @@ def place(words, word): return words.index(word) if word in words else words.ind
 NUMBERS_OF = '[[float(cell(row, name).replace("MISSING", "nan")) for name in how["numbers"]] for row in rows]'
 CODES_OF = '[[place(words, cell(row, name)) for name, words in how["words"].items()] for row in rows]'
 ANSWER = """\
-for row in shares:
-    print(how["classes"][row.argmax()], *(f"{share:.4f}" for share in row))
+for row in shares: print(how["classes"][row.argmax()], *(f"{share:.4f}" for share in row))
 """
 
 
@@ -41,20 +40,18 @@ def how_json(how: Preprocessing) -> dict[str, Any]:
 def torch_example(how: Preprocessing) -> str:
     """Answers for a file, by torch and safetensors alone."""
     wrap = {"numbers": "torch.tensor({}, dtype=torch.float64)", "codes": "torch.tensor({})"}
-    numpy = "" if how.form.columns is not None else "import numpy as np\n"
-    head = (
-        f"import {_first(how)}\n{numpy}import torch\nfrom model import load  # model.py, beside this file\n"
-    )
+    numpy = "" if how.form.columns is not None else ", numpy as np"
+    head = f"import {_first(how)}, torch{numpy}\nfrom model import load  # model.py, beside this file\n"
     with_x = f"x = torch.from_numpy(np.load(sys.argv[1]){_x(how)})\n"
     read = _read(how, wrap) if how.form.columns is not None else with_x
-    call = f"with torch.no_grad():\n    _, shares = load()({_inputs(how)})\n"
+    call = f"_, shares = load()({_inputs(how)})\n"
     return _whole("plain PyTorch", how, head + HOW + read + call + ANSWER)
 
 
 def onnx_example(how: Preprocessing) -> str:
     """Answers for a file, by onnxruntime and NumPy alone."""
     wrap = {"numbers": "np.array({}, dtype=np.float64)", "codes": "np.array({}, dtype=np.int64)"}
-    head = f"import {_first(how)}\nimport numpy as np\nimport onnxruntime\n"
+    head = f"import {_first(how)}\nimport numpy as np, onnxruntime\n"
     with_x = f"x = np.load(sys.argv[1]){_x(how)}\n"
     read = _read(how, wrap) if how.form.columns is not None else with_x
     call = f'_, shares = onnxruntime.InferenceSession("model.onnx").run(None, {_inputs(how)})\n'
@@ -69,8 +66,11 @@ def _first(how: Preprocessing) -> str:
 
 
 def _x(how: Preprocessing) -> str:
-    """Arrays are taken as they were in training: pixels as bytes, numbers as floats."""
-    return '["x"]' if how.form.pixels else '["x"].astype("float32")'
+    """Arrays are taken as they were in training: pixels as bytes, numbers as floats, grey images with a channel or not."""
+    shape = how.form.shape
+    kind = "" if how.form.pixels else '.astype("float32")'
+    grey = f".reshape(-1, {', '.join(map(str, shape))})" if len(shape) == 3 and shape[0] == 1 else ""
+    return f'["x"]{kind}{grey}'
 
 
 def _inputs(how: Preprocessing) -> str:
