@@ -35,9 +35,12 @@ def predict(
 
     Data is read as in training: columns in any order, gaps and unseen words as there, pixels as they are.
     """
+    from counterpoise.errors import ConfigError, short
     from counterpoise.trained.load import load_run
     from counterpoise.trained.predict import predict_file, write_predictions
 
+    if out.exists() and file.exists() and out.samefile(file):
+        raise ConfigError(f"--out must not be FILE itself, {short(file)}, which would be lost")
     predicted = predict_file(load_run(run), file)
     write_predictions(predicted, out)
     for note in predicted.given.notes:

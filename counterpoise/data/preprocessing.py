@@ -15,7 +15,7 @@ from counterpoise.data.federation import Federation
 from counterpoise.data.form import DataForm, form_from_json
 from counterpoise.data.tables.cells import NAMELESS, Table, words_of
 from counterpoise.data.tables.encoder import OTHER_WORD
-from counterpoise.data.tables.frame import frame_table, is_rows
+from counterpoise.data.tables.frame import NEEDED, frame_table, is_rows
 from counterpoise.errors import DataError, legal_words, listed, short
 
 SCHEMA = 1
@@ -31,9 +31,14 @@ class Preprocessing(NamedTuple):
     resized: bool = False  # images of any size are brought to the model's
 
     def inputs(self, given: Any) -> Tensor:
-        """Inputs [n, ...], not yet scaled, of tensors, arrays, or rows of a frame."""
+        """Inputs [n, ...], not yet scaled, of arrays, or of rows of a frame; a table's columns are known by their names."""
         if is_rows(given):
             return self.encode(self.table(given))
+        if self.form.columns is not None:
+            names = [*self.form.columns.numbers, *self.form.columns.words]
+            raise DataError(
+                f"x is {type(given).__name__}; the model takes {NEEDED}, with the columns {listed(names)}"
+            )
         return self.fitting("x", check.as_tensor("x", given))
 
     def table(self, given: Any) -> Table:

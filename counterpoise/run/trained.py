@@ -45,8 +45,8 @@ class Predictions(NamedTuple):
 class TrainedModel(nn.Module):
     """``module(x)`` gives logits [n, C] of data as in training: raw pixels or numbers, or rows of a frame.
 
-    A tensor for a model of tables holds encoded rows, such as ``federation.test.x``. ``model`` is the network inside, which
-    takes scaled inputs.
+    ``module(federation.test.x)`` works for tables too, whose tensors hold encoded rows. ``model`` is the network inside,
+    which takes scaled inputs.
     """
 
     scale: Tensor
@@ -65,7 +65,8 @@ class TrainedModel(nn.Module):
         return self.how.form.classes
 
     def forward(self, x: Any) -> Tensor:
-        return self.logits(self.how.inputs(x))
+        """Logits; a tensor for a model of tables holds encoded rows."""
+        return self.logits(self.how.fitting("x", x) if isinstance(x, Tensor) else self.how.inputs(x))
 
     def logits(self, x: Tensor) -> Tensor:
         """Of inputs [n, ...] that are read, but not yet scaled: the very steps by which the run scored its model."""
@@ -81,8 +82,9 @@ class TrainedModel(nn.Module):
     @torch.no_grad()
     def predict_inputs(self, x: Tensor) -> Predictions:
         """As `predict`, of inputs that are read already."""
-        pieces = [self.logits(piece) for piece in torch.split(x, BATCH)]
-        whole = torch.cat(pieces) if pieces else torch.empty(0, len(self.classes))
+        mode = self.training
+        whole = torch.cat([self.eval().logits(piece) for piece in torch.split(x, BATCH)])
+        self.train(mode)
         return Predictions(self.classes, whole.double().softmax(1).cpu(), whole.argmax(1).cpu())
 
 

@@ -133,6 +133,18 @@ def test_a_damaged_file_is_one_line_and_loses_nothing(
     assert out.read_text() == EARLIER
 
 
+def test_the_file_to_predict_is_never_written_over(table: Used, tmp_path: Path) -> None:
+    shutil.copy(table.test, tmp_path / "mine.csv")
+    (tmp_path / "other.csv").symlink_to(tmp_path / "mine.csv")
+    refused = call("predict", table.run, tmp_path / "mine.csv", "-o", tmp_path / "other.csv")
+    assert_refused(refused, 2, "which would be lost")
+    assert (tmp_path / "mine.csv").read_bytes() == table.test.read_bytes()
+
+
+def test_a_folder_that_is_not_there_is_named(table: Used, tmp_path: Path) -> None:
+    assert_refused(call("predict", table.run, table.test, "-o", tmp_path / "no" / "p.csv"), 4, "No such file")
+
+
 def test_a_missing_pyarrow_is_one_line(table: Used, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     (tmp_path / "x.parquet").write_bytes(b"PAR1")

@@ -147,6 +147,27 @@ def test_rows_of_a_frame_are_those_of_the_file(table: Used) -> None:
     assert set(wanted.labels) <= {"class_0", "class_1", "class_2"}
 
 
+def test_an_array_without_names_is_no_row_of_a_table(table: Used) -> None:
+    """Numbers as wide as the inputs would be taken for standardised ones, without a word."""
+    run, encoded = cp.load_run(table.run), load_data("table", path=str(table.data), label="cultivar").test
+    for given in (encoded.x.numpy(), encoded.x, encoded.x.tolist()):
+        with pytest.raises(
+            DataError, match="the model takes a data frame, columns by name, or one dict per row"
+        ):
+            run.predict(given)
+    hits = run.module()(encoded.x).argmax(1) == encoded.y
+    assert float(hits.double().mean()) == run["accuracy"]
+
+
+def test_a_module_in_training_predicts_by_its_running_statistics(tmp_path: Path) -> None:
+    model = {"name": "mlp", "hidden": [8], "norm": "batch"}
+    module = cp.load_run(make_run(tmp_path / "run", {"name": "digits"}, rounds=1, model=model)).module()
+    x = cp.load_data("digits").test.x
+    wanted = module.predict(x).probabilities
+    assert torch.equal(module.train().predict(x).probabilities, wanted)
+    assert module.training
+
+
 def test_a_whole_number_that_a_frame_made_a_float_is_still_its_word(tmp_path: Path) -> None:
     """A gap turns a column of whole numbers in a frame into floats: 1 becomes 1.0, which no file held."""
     rows = [[("1", "2", "")[k % 3], k % 5, "ab"[k % 2]] for k in range(60)]
