@@ -5,19 +5,24 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from federations import every_spec
 from runs import read_summary, tiny
 from used_runs import Used, make_run, write_rows
 
 import counterpoise as cp
+from counterpoise.core.method import build_method
 from counterpoise.errors import ConfigError, DataError, RunError
 from counterpoise.results.results import read_result
 from counterpoise.run.runner import resume, start
 from counterpoise.run.store.folder import RunFolder
+from counterpoise.server.cohort import Cohort
 from counterpoise.trained.load import LoadedRun
 
 
@@ -97,18 +102,24 @@ def test_names_in_an_outcome_cannot_become_markup(tmp_path: Path) -> None:
     assert "<b>" not in run._repr_html_()
 
 
-def test_the_module_is_the_one_that_was_scored_whatever_the_method_and_dtype(tmp_path: Path) -> None:
-    """A method that changes the head and one that presents another model than it trains, in double precision."""
+def changes_the_model(spec: Any) -> bool:
+    """Whether a method adapts the model, or presents another one than it trains."""
+    return any(part.adapt is not None or part.present is not None for part in build_method(spec).parts)
+
+
+@pytest.mark.parametrize("spec", [spec for spec in every_spec() if changes_the_model(spec)], ids=str)
+def test_the_module_is_the_one_that_was_scored_whatever_the_method(spec: Any, tmp_path: Path) -> None:
     test = cp.load_data("digits").test
-    for name, given in {
-        "heads": ('method=["fedavg", "ldam"]',),
-        "presented": ('method="fedloge"', "model.hidden=[16]"),
-        "double": ("engine.dtype=float64", "model.freeze=['body.*']"),
-    }.items():
-        start(tiny("rounds=2", "data.imbalance=1.0", *given), tmp_path / name)
-        run = cp.load_run(tmp_path / name)
-        assert float((run.predict(test.x).codes == test.y).double().mean()) == run["accuracy"], name
-        assert not any(p.requires_grad for p in run.module().parameters())
+    experiment = tiny("rounds=1", "model.hidden=[16]", "data.validation=0.1", "partition.validation=0.2")
+    start(replace(experiment, method=spec, cohort=Cohort()), tmp_path / "run")
+    run = cp.load_run(tmp_path / "run")
+    assert float((run.predict(test.x).codes == test.y).double().mean()) == run["accuracy"]
+
+
+def test_a_model_in_double_precision_with_a_frozen_body_is_loaded_as_it_was(tmp_path: Path) -> None:
+    start(tiny("rounds=1", "engine.dtype=float64", "model.freeze=['body.*']"), tmp_path / "run")
+    run, test = cp.load_run(tmp_path / "run"), cp.load_data("digits").test
+    assert float((run.predict(test.x).codes == test.y).double().mean()) == run["accuracy"]
     assert {p.dtype for p in run.module().parameters()} == {torch.float64}
 
 
