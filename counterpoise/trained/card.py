@@ -80,7 +80,7 @@ def _scores(run: LoadedRun) -> list[str]:
     size = f" of {tested:,} samples" if tested else ""
     if len(others) < 2:
         head = ["| score | this model |", "| --- | --- |"]
-        rows = [f"| {find(key).words} | {_shown(key, run[key])} |" for key in known]
+        rows = [f"| {find(key).title} | {_shown(key, run[key])} |" for key in known]
         return [
             f"Last round, on the test set{size}. One seed is known, so there is no deviation.",
             "",
@@ -114,7 +114,7 @@ def seeds_beside(run: RunResult) -> list[RunResult]:
 def _row(key: str, own: float, others: Sequence[RunResult]) -> str:
     cell = Cell(tuple((one.summary or {}).get(key) for one in others))
     mean, deviation = (None if value is None else _shown(key, value) for value in (cell.mean, cell.deviation))
-    return f"| {find(key).words} | {_shown(key, own)} | {mean or 'unknown'} | {deviation or 'unknown'} |"
+    return f"| {find(key).title} | {_shown(key, own)} | {mean or 'unknown'} | {deviation or 'unknown'} |"
 
 
 def _shown(key: str, value: float) -> str:
@@ -151,7 +151,8 @@ def wilson(hits: int, samples: int) -> tuple[float, float]:
     """Wilson's score interval of a share: ``(p + z^2/2n -+ z sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n)``."""
     share, weight = hits / samples, Z * Z / samples
     half = Z * math.sqrt(share * (1 - share) / samples + weight / (4 * samples))
-    return (share + weight / 2 - half) / (1 + weight), (share + weight / 2 + half) / (1 + weight)
+    low, high = ((share + weight / 2 + side) / (1 + weight) for side in (-half, half))
+    return max(low, 0.0), min(high, 1.0)  # rounding may lead a hair beyond
 
 
 def _learned(run: LoadedRun) -> list[str]:

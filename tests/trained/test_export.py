@@ -220,7 +220,7 @@ def test_seeds_beside_a_run_give_deviations(tmp_path: Path) -> None:
     assert [one.seed for one in seeds_beside(run.result)] == [0, 1, 2]
     text = model_card(run, {})
     values = [cp.load_run(tmp_path / f"seed{seed}")["accuracy"] for seed in range(3)]
-    row = next(line for line in text.splitlines() if line.startswith("| accuracy "))
+    row = next(line for line in text.splitlines() if line.startswith("| Accuracy "))
     wanted = [run["accuracy"], float(np.mean(values)), float(np.std(values, ddof=1))]
     assert [float(cell.rstrip(" %")) for cell in row.strip("| ").split("|")[1:]] == [
         pytest.approx(100 * value, abs=0.006) for value in wanted
