@@ -7,36 +7,62 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from torch import nn
 
 from counterpoise.core.local import Local
 from counterpoise.core.method import Method, MethodSpec
 from counterpoise.data.federation import Federation
 from counterpoise.data.prepare import load_data, split_federation
+from counterpoise.data.preprocessing import preprocessing_of
 from counterpoise.engines.choose import EngineSettings
+from counterpoise.errors import DataError
 from counterpoise.privacy.settings import PrivacySettings
 from counterpoise.registry.schema import Count, Seed
 from counterpoise.registry.settings import check_arguments, read_parameters, refuse_unknown
+from counterpoise.report.confusion import Confusion
+from counterpoise.report.outcome import Facts, five_lines, outcome_html
 from counterpoise.run.build import build_simulation
 from counterpoise.run.driver import drive
 from counterpoise.run.patience import GivenUpError, why_given_up
+from counterpoise.run.simulation import Simulation
 from counterpoise.run.summary import summarise
+from counterpoise.run.trained import Predictions, TrainedModel
 from counterpoise.server.cohort import Cohort
+from counterpoise.server.round import ServerState
 
 __all__ = ["SimulationResult", "load_data", "simulate", "split"]
 
 split = split_federation
 
+USE = "use it: .predict(x), .module, .rows, .confusion()"
 _NESTED = {"local": Local, "engine": EngineSettings, "cohort": Cohort, "privacy": PrivacySettings}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SimulationResult(Mapping[str, Any]):
-    """The result of a run: summary by key, rows of all rounds, trained module."""
+    """The result of a run: summary by key, rows of all rounds, and the trained module, which takes data as in training."""
 
     summary: dict[str, Any]
     rows: list[dict[str, Any]]
-    module: nn.Module
+    module: TrainedModel
+    facts: Facts
+
+    def __repr__(self) -> str:
+        return "\n".join(five_lines(self.summary, self.facts))
+
+    def _repr_html_(self) -> str:
+        return outcome_html(five_lines(self.summary, self.facts))
+
+    def predict(self, x: Any) -> Predictions:
+        """Named classes and probabilities of rows of a frame, pixels or numbers, as they were before training."""
+        return self.module.predict(x)
+
+    def confusion(self) -> Confusion:
+        """The counts of the last model on the test set; `draw` makes a picture of them."""
+        if "confusion" not in self.summary:
+            raise DataError("there are no confusion counts: no test set, or very many classes")
+        return Confusion(np.array(self.summary["confusion"], dtype=np.int64), self.module.classes)
 
     def __getitem__(self, key: str) -> Any:
         return self.summary[key]
@@ -78,4 +104,15 @@ def simulate(
                 watch(ended.row, simulation.rounds)
     if why := why_given_up(rows, simulation.settings.max_skipped, simulation.rounds):
         raise GivenUpError(f"simulate has no result: {why}")
-    return SimulationResult(summarise(simulation, state, rows, seconds), rows, simulation.module(state))
+    return outcome_of(simulation, state, rows, seconds)
+
+
+def outcome_of(
+    simulation: Simulation, state: ServerState, rows: list[dict[str, Any]], seconds: float
+) -> SimulationResult:
+    """The result of a simulation that has reached this state."""
+    federation = simulation.work.federation
+    module, name = simulation.module(state), type(simulation.work.model.module).__name__
+    facts = Facts(federation.name or "own data", federation.classes, len(federation.clients), name, USE)
+    trained = TrainedModel(module, preprocessing_of(federation))
+    return SimulationResult(summarise(simulation, state, rows, seconds), rows, trained, facts)

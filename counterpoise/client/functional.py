@@ -33,11 +33,16 @@ class _Splitter(nn.Module):
         self.split = has_features(inner)
 
     def forward(self, x: Tensor) -> Outputs:
-        if self.split:
-            features: Tensor = self.inner.features(x)  # type: ignore[operator]
-            return Outputs(self.inner.head(features), features)  # type: ignore[operator]
-        logits = logits_of(self.inner(x))
-        return Outputs(logits, logits[:, :0])
+        return scored_outputs(self.inner, x, self.split)
+
+
+def scored_outputs(module: nn.Module, x: Tensor, split: bool) -> Outputs:
+    """What a model says of inputs when it is trained and scored; `split`: it has ``features`` and ``head``."""
+    if split:
+        features: Tensor = module.features(x)  # type: ignore[operator]
+        return Outputs(module.head(features), features)  # type: ignore[operator]
+    logits = logits_of(module(x))
+    return Outputs(logits, logits[:, :0])
 
 
 class FunctionalModel:

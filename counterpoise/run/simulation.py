@@ -149,6 +149,14 @@ class Simulation:
                 scores["probes"] = self._probe(state)
         return scores | self.diagnostics(state)
 
+    def confusion(self, state: ServerState) -> Tensor:
+        """Counts [true class, answer] of the scored model on the test set."""
+        federation, shown = self.work.federation, self.presented(state)
+        with threads(self.settings.threads), arithmetic(self.settings.precision):
+            sums = measure(self.work.model, *shown, federation.test, federation.scaling, count)
+        confusion: Tensor = sums["confusion"]
+        return confusion
+
     def diagnostics(self, state: ServerState) -> dict[str, Any]:
         """The charts of the method's parts."""
         found = diagnose(self.method, state)

@@ -11,6 +11,7 @@ from counterpoise.run.simulation import Simulation
 from counterpoise.server.round import Outcome, ServerState
 
 LAST = 10
+MOST_CLASSES = 200  # up to which a summary holds the confusion counts
 
 
 def summarise(
@@ -25,8 +26,16 @@ def summarise(
         "seconds": seconds,
         "engine": simulation.settings.name,
         "device": simulation.settings.device,
+        **_confusion(simulation, state),
         "params_sha256": digest({"params": state.params, "buffers": state.buffers}),
     }
+
+
+def _confusion(simulation: Simulation, state: ServerState) -> dict[str, Any]:
+    """Counts [true class][answer] of the last model on the test set, unless there are very many classes, or no samples."""
+    if len(simulation.scoring.classes) > MOST_CLASSES or not len(simulation.work.federation.test.y):
+        return {}
+    return {"confusion": simulation.confusion(state).tolist()}
 
 
 def summarise_rows(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from safetensors.torch import save
 from counterpoise.core.codec import digest
 from counterpoise.core.part import layer_names
 from counterpoise.data.federation import Federation
+from counterpoise.data.preprocessing import preprocessing_of
 from counterpoise.data.skew import describe
 from counterpoise.errors import DataError, RunError
 from counterpoise.run.assemble import resolve
@@ -66,6 +67,7 @@ def found_run(
     store = CheckpointStore(folder.checkpoints, experiment.checkpoint.keep)
     run = Run(experiment, simulation, folder, store, facts)
     describe_run(run, federation)
+    keep_preprocessing(folder, federation)
     return run
 
 
@@ -120,27 +122,30 @@ def _finish(
     run: Run, state: ServerState, seconds: float, metrics: bytes, rows: list[dict[str, Any]]
 ) -> dict[str, Any]:
     folder, simulation = run.folder, run.simulation
+    params, buffers = simulation.presented(state)
+    whole = simulation.work.model.frozen() | params | buffers
+    model = save({name: t.detach().cpu().contiguous() for name, t in whole.items()})
     summary = seal(
         {
             **summarise(simulation, state, rows, seconds),
             "state_sha256": _state_digest(state, simulation.engine.memory, metrics),
-            "files_sha256": _file_digests(run, metrics),
+            "files_sha256": _file_digests(run, metrics, model),
         }
     )
-    params, buffers = simulation.presented(state)
-    whole = simulation.work.model.frozen() | params | buffers
-    write_atomically(folder.model, save({name: t.detach().cpu().contiguous() for name, t in whole.items()}))
+    write_atomically(folder.model, model)
     folder.write_json(folder.summary, summary)
     return summary
 
 
-def _file_digests(run: Run, metrics: bytes) -> dict[str, str]:
+def _file_digests(run: Run, metrics: bytes, model: bytes) -> dict[str, str]:
     """SHA-256 of the files that readers use; of the config, only of keys that decide the result."""
     folder = run.folder
     logs = {folder.metrics: metrics, folder.timing: folder.read_log(folder.timing)}
     return {
         folder.config.name: digest_of(binding(parse_toml(write_toml(run.experiment.tables()), "config"))),
         folder.record.name: (read_sealed(folder.record) or {}).get(SEAL, ""),
+        folder.preprocessing.name: (read_sealed(folder.preprocessing) or {}).get(SEAL, ""),
+        folder.model.name: hashlib.sha256(model).hexdigest(),
         **{path.name: hashlib.sha256(content).hexdigest() for path, content in logs.items()},
     }
 
@@ -174,6 +179,16 @@ def _probes_of(simulation: Simulation) -> list[dict[str, Any]]:
     ]
 
 
+def keep_preprocessing(folder: RunFolder, federation: Federation) -> None:
+    """Write preprocessing.json, by which new data is read as the training data was, unless it is there."""
+    try:
+        if read_sealed(folder.preprocessing) is not None:
+            return
+    except DataError as error:
+        logging.getLogger("counterpoise").warning("%s; it is written again", error)
+    folder.write_json(folder.preprocessing, seal(preprocessing_of(federation).to_json()))
+
+
 def describe_run(run: Run, federation: Federation) -> None:
     """Write record.json, unless it is there."""
     folder, settings = run.folder, run.simulation.settings
@@ -197,6 +212,7 @@ def describe_run(run: Run, federation: Federation) -> None:
             "class_counts": None if totals is None else totals.tolist(),
             "notes": list(federation.notes),
             "files": dict(federation.files),
+            "client_names": list(federation.client_names),
         },
         "data_sha256": run.facts["data_sha256"],
         "charts": [
