@@ -96,8 +96,8 @@ def _keys_of_sweeps(path: Path) -> list[str]:
 
 def watched(work: Work, folder: Path) -> dict[str, Any]:
     """Run with a progress bar and pictures; an interruption says how to continue."""
-    from counterpoise.cli.progress import Live
     from counterpoise.report.pictures import Pictures
+    from counterpoise.run.progress import Live
     from counterpoise.run.store.folder import RunFolder
 
     with interruptible(RunFolder(folder).resume_hint), Live() as live:
@@ -112,6 +112,8 @@ def report(summary: Mapping[str, Any], folder: Path, as_json: bool) -> None:
             f"note: {summary['rejected_replies']} replies could not be used and {summary['skipped_rounds']} of {summary['rounds']} rounds were skipped; {folder / 'metrics.jsonl'} says why",
             err=True,
         )
+    if "stopped" in summary:
+        typer.echo(f"note: {summary['stopped']}", err=True)
     typer.echo(json.dumps(summary, indent=2) if as_json else f"{table([summary])}\n{folder}")
 
 

@@ -10,8 +10,8 @@ from typing import Any
 from counterpoise.metrics.catalogue import find, shown_in
 from counterpoise.report.drawing import new_figure, save
 from counterpoise.report.heatmap import draw_heatmap
+from counterpoise.run.giving_up import Rows
 from counterpoise.run.listener import Listener
-from counterpoise.run.patience import Rows
 from counterpoise.run.store.run import Run
 
 # Colours that colour-blind readers can distinguish (Okabe and Ito).

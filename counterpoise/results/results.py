@@ -13,7 +13,7 @@ from counterpoise.core.method import build_method
 from counterpoise.engines.choose import EngineSettings
 from counterpoise.errors import ConfigError, CounterpoiseError, DataError
 from counterpoise.run.config.experiment import binding, make_experiment
-from counterpoise.run.patience import why_given_up
+from counterpoise.run.giving_up import why_given_up
 from counterpoise.run.store.folder import RunFolder, parse_rows
 from counterpoise.run.store.rows import check_rounds, check_times
 from counterpoise.run.store.seal import SEAL, check_files, digest_of, read_object, read_sealed

@@ -15,11 +15,11 @@ from counterpoise.engines.choose import build_engine
 from counterpoise.errors import ConfigError
 from counterpoise.run.assemble import assemble, load_federation
 from counterpoise.run.build import Connect
-from counterpoise.run.config.experiment import Experiment, load_experiment, with_patience
+from counterpoise.run.config.experiment import Experiment, load_experiment, with_max_skipped
 from counterpoise.run.driver import drive
+from counterpoise.run.giving_up import GivenUpError, Rows
 from counterpoise.run.joined import join, share_samples
 from counterpoise.run.listener import Listener
-from counterpoise.run.patience import GivenUpError, Rows
 from counterpoise.run.simulation import Simulation
 from counterpoise.run.store.folder import RunFolder
 from counterpoise.run.store.restore import restore, rows_before
@@ -63,7 +63,7 @@ def resume(
     folder = RunFolder(path)
     if not folder.holds_run():
         raise ConfigError(f"{path} holds no run: there is no config.toml in it")
-    experiment = with_patience(load_experiment(folder.config), max_skipped)
+    experiment = with_max_skipped(load_experiment(folder.config), max_skipped)
     if experiment.engine.together:
         raise ConfigError(f"{path} is trained together with other runs; repeat the command that started them")
     check_tracker(experiment.track.to)
@@ -133,7 +133,7 @@ def _go_on(
             states = [one.state for one in ended]
             for place, one in enumerate(ended):
                 seconds[place] += one.seconds
-                record_round(runs[place], one.state, one.row, one.seconds, seconds[place])
+                record_round(runs[place], one.state, one.row, one.seconds, seconds[place], one.last)
                 for notify in (*(listener.round_ended for listener in listeners), tracks[place]):
                     notify(one.row, experiment.rounds)
 
@@ -166,4 +166,4 @@ def _named(member: Member, names: list[str]) -> Experiment:
         raise ConfigError(
             f"{member.path} began together with {known.engine.together or 'none'} and cannot be resumed with {names}"
         )
-    return with_patience(known, member.experiment.engine.max_skipped)
+    return with_max_skipped(known, member.experiment.engine.max_skipped)

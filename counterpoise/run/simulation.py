@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from counterpoise.client.measure import measure, measure_many
 from counterpoise.client.probing import look, names_given, server_samples
+from counterpoise.core.codec import digest
 from counterpoise.core.messages import Replies, Task
 from counterpoise.core.method import Method
 from counterpoise.core.part import Census, Measure, Measurement, Pair, call
@@ -22,6 +23,7 @@ from counterpoise.engines.choose import EngineSettings
 from counterpoise.engines.embedded import Request, train_all
 from counterpoise.engines.service import first_memory
 from counterpoise.engines.workplace import Engine, Workplace, open_task
+from counterpoise.errors import ConfigError
 from counterpoise.metrics import balanced_accuracy
 from counterpoise.metrics.probe import Probe
 from counterpoise.metrics.scoring import Scoring, count, count_all, score_clients
@@ -56,6 +58,7 @@ class Simulation:
     seed: int
     scoring: Scoring
     probes: tuple[Probe, ...] = ()
+    patience: int | None = None  # evaluations without a better validation score after which the run ends
     secret: SecretKey = field(default_factory=SecretKey.new)  # a run in a folder has its own from there
 
     @property
@@ -85,13 +88,15 @@ class Simulation:
     def open(self) -> ServerState:
         """The server before round 0; clears the memory of all clients."""
         warn_of_lost_tail(self.method, self.work.federation)
+        self._check_patience()
         self.engine.memory.clear()
-        model, federation = self.work.model, self.work.federation
-        device = federation.train.x.device
-        params, buffers = (
-            {name: t.to(device) for name, t in tree.items()} for tree in (model.params(), model.buffers())
-        )
-        return open_server(self.method, params, buffers, self.census, self.engine)
+        return self._first_state(self.census)
+
+    def planner(self, rounds: int) -> str | None:
+        """The first part that plans for the number of rounds: it would begin otherwise in a run of so many."""
+        ours, other = (self._first_state(one) for one in (self.census, self.census._replace(rounds=rounds)))
+        names = (part.name for part in self.method.parts if part.name in ours.slots)
+        return next((name for name in names if digest(ours.slots[name]) != digest(other.slots[name])), None)
 
     def advance(self, state: ServerState, tasks: Sequence[Task] | None = None) -> tuple[ServerState, Outcome]:
         """One more round, of these tasks or of those of the drawn cohort."""
@@ -182,6 +187,20 @@ class Simulation:
     def module(self, state: ServerState) -> nn.Module:
         """The trained model as a torch module."""
         return self.work.model.load(*self.presented(state))
+
+    def _first_state(self, census: Census) -> ServerState:
+        model, device = self.work.model, self.work.federation.train.x.device
+        params, buffers = (
+            {name: t.to(device) for name, t in tree.items()} for tree in (model.params(), model.buffers())
+        )
+        return open_server(self.method, params, buffers, census, self.engine)
+
+    def _check_patience(self) -> None:
+        """A run that ends early may never come to what a part does after a share of all rounds."""
+        if self.patience is not None and (part := self.planner(2 * self.rounds)) is not None:
+            raise ConfigError(
+                f"patience = {self.patience} does not go with {part}, which plans for all {self.rounds} rounds"
+            )
 
     def _measure(self) -> Measure | None:
         """How a server rule may measure a model on the server's validation samples; None without such samples."""

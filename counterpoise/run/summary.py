@@ -7,6 +7,7 @@ from typing import Any
 
 from counterpoise.core.codec import digest
 from counterpoise.metrics.catalogue import find, headline
+from counterpoise.run.early_stopping import EarlyStopping
 from counterpoise.run.simulation import Simulation
 from counterpoise.server.round import Outcome, ServerState
 
@@ -20,13 +21,19 @@ def summarise(
     return {
         "method": simulation.method.name,
         "seed": simulation.seed,
-        "rounds": simulation.rounds,
+        "rounds": state.round,
+        **({"stopped": words} if (words := stopped_early(simulation, rows)) else {}),
         **summarise_rows(rows),
         "seconds": seconds,
         "engine": simulation.settings.name,
         "device": simulation.settings.device,
         "params_sha256": digest({"params": state.params, "buffers": state.buffers}),
     }
+
+
+def stopped_early(simulation: Simulation, rows: Sequence[Mapping[str, Any]]) -> str:
+    """Why a run ended before its last round; empty if it did not."""
+    return EarlyStopping(simulation.patience, rows).words(simulation.rounds)
 
 
 def summarise_rows(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

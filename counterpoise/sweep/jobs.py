@@ -16,7 +16,7 @@ from counterpoise.errors import ConfigError, CounterpoiseError
 from counterpoise.models.model import MODELS
 from counterpoise.results.results import TUNING, RunResult, read_result
 from counterpoise.run.config.experiment import Experiment, load_experiment, make_experiment
-from counterpoise.run.patience import why_given_up
+from counterpoise.run.giving_up import why_given_up
 from counterpoise.run.store.facts import first_difference
 from counterpoise.run.store.folder import RunFolder
 from counterpoise.sweep.specs import Tables, as_name, describe_setting, merge, put

@@ -96,6 +96,10 @@ class EvaluateTable(Settings, table="evaluate"):
     precision_weights: Annotated[list[Weight], "weight of each class's precision in `weighted_score`"] = (
         field(default_factory=list)
     )
+    patience: Annotated[
+        Count | None,
+        "evaluations without a better balanced accuracy on validation samples (data.validation, else those of `clients`) after which the run ends; by default it never ends early",
+    ] = None
     # None, not []: a run that began before there were probes can still be resumed.
     probes: Annotated[
         list[Named] | None,

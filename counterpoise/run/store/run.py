@@ -18,7 +18,7 @@ from counterpoise.data.skew import describe
 from counterpoise.errors import DataError, RunError
 from counterpoise.run.assemble import resolve
 from counterpoise.run.config.experiment import Experiment, binding, load_experiment
-from counterpoise.run.patience import GivenUpError, Rows, why_given_up
+from counterpoise.run.giving_up import GivenUpError, Rows, why_given_up
 from counterpoise.run.simulation import Simulation
 from counterpoise.run.store.checkpoint import CheckpointStore
 from counterpoise.run.store.facts import facts_of
@@ -75,12 +75,14 @@ def _update_max_skipped(experiment: Experiment, folder: RunFolder) -> None:
         write_atomically(folder.config, write_toml(experiment.tables()).encode())
 
 
-def record_round(run: Run, state: ServerState, row: Mapping[str, Any], spent: float, seconds: float) -> None:
+def record_round(
+    run: Run, state: ServerState, row: Mapping[str, Any], spent: float, seconds: float, last: bool
+) -> None:
     """Write the row and the seconds of a round, and, when due, a checkpoint."""
-    folder, experiment = run.folder, run.experiment
+    folder = run.folder
     folder.append(folder.metrics, row)
     folder.append(folder.timing, {"round": row["round"], "seconds": spent})
-    if state.round % experiment.checkpoint.every == 0 or state.round == experiment.rounds:
+    if last or state.round % run.experiment.checkpoint.every == 0:
         _save(run, state, seconds)
 
 
