@@ -46,12 +46,35 @@ def run(experiment: File, overrides: Overrides = None, out: Out = None, as_json:
 
 
 def resume(
-    folder: Annotated[Path, typer.Argument(help="Folder of the run.")], as_json: AsJson = False
+    folder: Annotated[Path, typer.Argument(help="Folder of the run.")],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(help="Only rounds=NUMBER: go on to so many rounds.")
+    ] = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Continue a run that was stopped or killed, to the result of an uninterrupted run, bit for bit."""
+    """Continue a run that was stopped or killed, to the result of an uninterrupted run, bit for bit.
+
+    With rounds=80 also a finished run goes on, to what a run of 80 rounds would be; one line says if its schedule or its
+    method does not allow that.
+    """
     from counterpoise.run import runner
 
-    report(watched(lambda listeners, _: runner.resume(folder, listeners), folder), folder, as_json)
+    rounds = _rounds_of(overrides or [])
+    summary = watched(lambda listeners, _: runner.resume(folder, listeners, rounds=rounds), folder)
+    report(summary, folder, as_json)
+
+
+def _rounds_of(overrides: list[str]) -> Any:
+    """The number of rounds to go on to; nothing else may change in a run that has begun."""
+    from counterpoise.errors import ConfigError, short
+    from counterpoise.system.toml import override
+
+    given: dict[str, Any] = {}
+    for assignment in overrides:
+        given = override(given, assignment)
+        if set(given) != {"rounds"}:
+            raise ConfigError(f"resume changes only rounds=NUMBER, not {short(assignment)}: start a new run")
+    return given.get("rounds")
 
 
 def validate(experiment: File, overrides: Overrides = None) -> None:

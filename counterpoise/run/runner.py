@@ -13,14 +13,16 @@ from torch import nn
 from counterpoise.data.federation import Federation
 from counterpoise.engines.choose import build_engine
 from counterpoise.errors import ConfigError
+from counterpoise.registry.schema import Count
 from counterpoise.run.assemble import assemble, load_federation
 from counterpoise.run.build import Connect
-from counterpoise.run.config.experiment import Experiment, load_experiment, with_max_skipped
+from counterpoise.run.config.experiment import Experiment, load_experiment, make_experiment, with_max_skipped
 from counterpoise.run.driver import drive
 from counterpoise.run.giving_up import GivenUpError, Rows
 from counterpoise.run.joined import join, share_samples
 from counterpoise.run.listener import Listener
 from counterpoise.run.simulation import Simulation
+from counterpoise.run.store.extend import extend
 from counterpoise.run.store.folder import RunFolder
 from counterpoise.run.store.restore import restore, rows_before
 from counterpoise.run.store.run import Run, conclude, found_run, new_run, record_round, resumable
@@ -34,6 +36,7 @@ class Member(NamedTuple):
     experiment: Experiment
     path: Path
     federation: Federation
+    extended: bool = False  # to the rounds of its experiment, which its folder does not have yet
 
 
 def start(
@@ -58,16 +61,23 @@ def resume(
     model: nn.Module | None = None,
     connect: Connect = build_engine,
     max_skipped: int | None = None,
+    rounds: Count | None = None,
 ) -> dict[str, Any]:
-    """Go on from the newest intact checkpoint, with another `max_skipped` where given; returns the summary."""
+    """Go on from the newest intact checkpoint, with another `max_skipped` where given; returns the summary.
+
+    With `rounds` to so many, if the rounds already done would be the same in such a run.
+    """
     folder = RunFolder(path)
     if not folder.holds_run():
         raise ConfigError(f"{path} holds no run: there is no config.toml in it")
     experiment = with_max_skipped(load_experiment(folder.config), max_skipped)
     if experiment.engine.together:
         raise ConfigError(f"{path} is trained together with other runs; repeat the command that started them")
+    if rounds is not None:
+        experiment = make_experiment({**experiment.tables(), "rounds": rounds}, str(path))
     check_tracker(experiment.track.to)
-    member = Member(experiment, path, federation or load_federation(experiment))
+    given = federation or load_federation(experiment)
+    member = Member(experiment, path, given, extended=rounds is not None)
     return _run_alone(member, listeners, model, connect)
 
 
@@ -113,6 +123,9 @@ def _execute(
             (found_run if known else new_run)(member.experiment, simulation, member.federation, folder)
             for member, simulation, folder, known in zip(members, simulations, folders, began, strict=True)
         ]
+        for run, member in zip(runs, members, strict=True):
+            if member.extended:
+                extend(run)
         starts = [(state, 0.0) for state in states] or _restore(runs)
         for listener in listeners:
             for run in runs:

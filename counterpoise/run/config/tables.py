@@ -56,7 +56,7 @@ class ModelTable(OpenTable, table="model"):
     name: Annotated[str, "a model of `counterpoise ls models`"] = "mlp"
     weights: Annotated[
         str | None,
-        "safetensors file that the model starts from; it may lack tensors of `head`, which are drawn",
+        "what the model starts from: a safetensors file, or the folder of a finished run; it may lack tensors of `head`, which are drawn",
     ] = None
     freeze: Annotated[
         list[str] | None,

@@ -18,6 +18,7 @@ from counterpoise.data.skew import describe
 from counterpoise.errors import DataError, RunError
 from counterpoise.run.assemble import resolve
 from counterpoise.run.config.experiment import Experiment, binding, load_experiment
+from counterpoise.run.first_model import weights_file
 from counterpoise.run.giving_up import GivenUpError, Rows, why_given_up
 from counterpoise.run.simulation import Simulation
 from counterpoise.run.store.checkpoint import CheckpointStore
@@ -73,6 +74,19 @@ def _update_max_skipped(experiment: Experiment, folder: RunFolder) -> None:
     """Store the max_skipped that the run is resumed with: readers decide by it whether the run was given up."""
     if load_experiment(folder.config).engine.max_skipped != experiment.engine.max_skipped:
         write_atomically(folder.config, write_toml(experiment.tables()).encode())
+
+
+def write_config(run: Run) -> None:
+    """Write config.toml as the run now has it."""
+    write_atomically(run.folder.config, write_toml(run.experiment.tables()).encode())
+
+
+def write_notes(run: Run) -> None:
+    """Write what parts say of the run anew: it may speak of its number of rounds."""
+    record = read_sealed(run.folder.record) or {}
+    kept = {key: value for key, value in record.items() if key != SEAL}
+    if kept.get("notes", {}) != run.simulation.notes:
+        run.folder.write_json(run.folder.record, seal(kept | {"notes": run.simulation.notes}))
 
 
 def record_round(
@@ -162,7 +176,7 @@ def _start_of(run: Run) -> dict[str, Any]:
     if frozen := run.simulation.work.model.frozen():
         found["frozen_parameters"] = sum(p.numel() for p in frozen.values())
     if (weights := run.experiment.model.weights) is not None:
-        with open(weights, "rb") as file:
+        with weights_file(weights).open("rb") as file:
             found["weights_sha256"] = hashlib.file_digest(file, "sha256").hexdigest()
     return found
 
