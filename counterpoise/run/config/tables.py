@@ -138,14 +138,16 @@ class FlowerTable(Settings, table="flower"):
 
 @dataclass(frozen=True)
 class TrackTable(Settings, table="track"):
-    """Where scores are also written: TensorBoard or MLflow. Nothing here changes the result."""
+    """Where scores are also written: TensorBoard, MLflow or Weights & Biases. Nothing here changes the result."""
 
     to: Annotated[
-        Literal["none", "tensorboard", "mlflow"],
-        "TensorBoard needs the extra `track`, MLflow the extra `mlflow`",
+        Literal["none", "tensorboard", "mlflow", "wandb"],
+        "TensorBoard needs the extra `track`, MLflow the extra `mlflow`, Weights & Biases the extra `wandb`",
     ] = "none"
     uri: Annotated[
         str | None,
-        "TensorBoard: a folder, in which each run gets a subfolder; by default the run's folder. MLflow: a tracking address; by default MLflow's own",
+        "TensorBoard: a folder, in which each run gets a subfolder; by default the run's folder. MLflow: a tracking address; by default MLflow's own. Weights & Biases: a server, or offline: files in the run's folder, for `wandb sync`; by default wandb's own",
     ] = None
-    experiment: Annotated[str, "name of the experiment in MLflow"] = "counterpoise"
+    experiment: Annotated[str, "name of the experiment in MLflow, of the project in Weights & Biases"] = (
+        "counterpoise"
+    )
