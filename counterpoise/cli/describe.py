@@ -132,7 +132,7 @@ def _print_run(console: Any, folder: Path) -> None:
     console.print(f"{folder}: {run.method} on {data_words(run.config)}, seed {run.seed}", markup=False)
     _print_learned(console, learned_in(make_experiment(run.config, str(folder))))
     if tallied := run.record.get("tallied"):
-        console.print(f"\nBefore round 0: {sum_line(tallied)}", markup=False)
+        console.print(f"\nBefore the first round: {sum_line(tallied)}", markup=False)
     for line in inside_lines(run):
         console.print(line, markup=False)
 

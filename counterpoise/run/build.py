@@ -16,6 +16,7 @@ from counterpoise.client.round import enroll
 from counterpoise.core.local import Local
 from counterpoise.core.method import Method, MethodSpec, build_method
 from counterpoise.core.rng import generator
+from counterpoise.core.rounds import counted
 from counterpoise.core.tree import bytes_of
 from counterpoise.data.augment import Augmentation
 from counterpoise.data.federation import Federation
@@ -201,7 +202,7 @@ def _check_sizes(local: Local, rounds: int, dtype: torch.dtype) -> None:
     given = {
         "lr": local.lr,
         "weight_decay": local.weight_decay,
-        f"schedule: the rate of round {rounds - 1}": last,
+        f"schedule: the rate of round {counted(rounds - 1)}": last,
     }
     most = torch.finfo(dtype).max if dtype.is_floating_point else math.inf
     for key, value in given.items():
