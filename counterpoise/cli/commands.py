@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import typer
 
-from counterpoise.cli import compare, data, describe, experiments, flower, privacy, report, runs, watch
+from counterpoise.cli import compare, data, describe, experiments, flower, init, privacy, report, runs, watch
 from counterpoise.cli.interrupt import OUT_OF_MEMORY, check_memory_limit
 from counterpoise.cli.terminal import plain_output
 from counterpoise.errors import CounterpoiseError, is_out_of_memory, one_line, short
@@ -22,6 +22,7 @@ Federated learning under class imbalance.
 
 For a start:
   counterpoise demo                               methods side by side
+  counterpoise init mine.csv --label y            an experiment and a sweep for your table
   counterpoise compare sweep.toml                 your own sweep, to a table and a report
   counterpoise ls methods                         available methods
   counterpoise show fedcm                         formula, paper, parameters
@@ -63,6 +64,7 @@ def _options(
     pass
 
 
+init.add_to(app)
 experiments.add_to(app)
 compare.add_to(app)
 describe.add_to(app)
