@@ -42,7 +42,8 @@ def run(experiment: File, overrides: Overrides = None, out: Out = None, as_json:
 
     config = read_experiment(experiment, overrides or [])
     folder = out or next_folder(Path("runs"), f"{config.build_method().name}-{config.data.name}")
-    report(watched(lambda listeners, _: start(config, folder, listeners), folder), folder, as_json)
+    summary = watched(lambda listeners, _: start(config, folder, listeners, file=experiment.name), folder)
+    report(summary, folder, as_json)
 
 
 def resume(

@@ -36,6 +36,7 @@ class Member(NamedTuple):
     experiment: Experiment
     path: Path
     federation: Federation
+    file: str = ""  # name of the experiment's file, for the record
     extended: bool = False  # to the rounds of its experiment, which its folder does not have yet
 
 
@@ -46,11 +47,12 @@ def start(
     federation: Federation | None = None,
     model: nn.Module | None = None,
     connect: Connect = build_engine,
+    file: str = "",
 ) -> dict[str, Any]:
-    """A new run; returns its summary."""
+    """A new run; returns its summary. `file`: name of the experiment's file, for lists of runs."""
     RunFolder(out).check_free()
     check_tracker(experiment.track.to)
-    member = Member(experiment, out, federation or load_federation(experiment))
+    member = Member(experiment, out, federation or load_federation(experiment), file)
     return _run_alone(member, listeners, model, connect)
 
 
@@ -120,7 +122,9 @@ def _execute(
             held.enter_context(folder.locked())
             held.enter_context(resumable(folder))
         runs = [
-            (found_run if known else new_run)(member.experiment, simulation, member.federation, folder)
+            (found_run if known else new_run)(
+                member.experiment, simulation, member.federation, folder, member.file
+            )
             for member, simulation, folder, known in zip(members, simulations, folders, began, strict=True)
         ]
         for run, member in zip(runs, members, strict=True):

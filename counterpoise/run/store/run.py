@@ -45,18 +45,20 @@ class Run(NamedTuple):
 NotifyEnd = Callable[[Run, Rows], None]  # called with a run and all its rows
 
 
-def new_run(experiment: Experiment, simulation: Simulation, federation: Federation, folder: RunFolder) -> Run:
-    """Start a run by writing its resolved config; the folder must be locked."""
+def new_run(
+    experiment: Experiment, simulation: Simulation, federation: Federation, folder: RunFolder, file: str = ""
+) -> Run:
+    """Start a run by writing its resolved config; the folder must be locked. `file`: name of the experiment's file."""
     folder.check_free()  # another process may have been faster
     experiment = resolve(experiment, simulation)
     if simulation.method.needs_secret:
         folder.draw_secret()
     write_atomically(folder.config, write_toml(experiment.tables()).encode())
-    return found_run(experiment, simulation, federation, folder)
+    return found_run(experiment, simulation, federation, folder, file)
 
 
 def found_run(
-    experiment: Experiment, simulation: Simulation, federation: Federation, folder: RunFolder
+    experiment: Experiment, simulation: Simulation, federation: Federation, folder: RunFolder, file: str = ""
 ) -> Run:
     """Open a run whose config is written; the folder must be locked."""
     clear_temporaries(folder.path)
@@ -66,7 +68,7 @@ def found_run(
     facts = facts_of(experiment, federation, simulation.work.model)
     store = CheckpointStore(folder.checkpoints, experiment.checkpoint.keep)
     run = Run(experiment, simulation, folder, store, facts)
-    describe_run(run, federation)
+    describe_run(run, federation, file)
     return run
 
 
@@ -190,7 +192,7 @@ def _probes_of(simulation: Simulation) -> list[dict[str, Any]]:
     ]
 
 
-def describe_run(run: Run, federation: Federation) -> None:
+def describe_run(run: Run, federation: Federation, file: str = "") -> None:
     """Write record.json, unless it is there."""
     folder, settings = run.folder, run.simulation.settings
     counts, totals = federation.client_counts(), federation.class_counts()
@@ -201,6 +203,7 @@ def describe_run(run: Run, federation: Federation) -> None:
         logging.getLogger("counterpoise").warning("%s; it is written again", error)
     params = run.simulation.work.model.params()
     record = {
+        **({"file": file} if file else {}),
         "versions": versions(),
         "machine": machine(),
         "engine": asdict(settings),
