@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from counterpoise.client.measure import measure, measure_many
 from counterpoise.client.probing import look, names_given, server_samples
-from counterpoise.core.codec import digest
 from counterpoise.core.messages import Replies, Task
 from counterpoise.core.method import Method
 from counterpoise.core.part import Census, Measure, Measurement, Pair, call
@@ -23,21 +22,22 @@ from counterpoise.engines.choose import EngineSettings
 from counterpoise.engines.embedded import Request, train_all
 from counterpoise.engines.service import first_memory
 from counterpoise.engines.workplace import Engine, Workplace, open_task
-from counterpoise.errors import ConfigError
 from counterpoise.metrics import balanced_accuracy
 from counterpoise.metrics.probe import Probe
 from counterpoise.metrics.scoring import Scoring, count, count_all, score_clients
 from counterpoise.run.caution import warn_of_lost_tail
+from counterpoise.run.planning import check_patience, planning_part
 from counterpoise.server.cohort import Cohort
 from counterpoise.server.round import (
     Outcome,
     Server,
     ServerState,
     announce,
+    ask_everyone,
     conclude,
     diagnose,
+    first_slots,
     open_round,
-    open_server,
     present,
 )
 from counterpoise.server.search import Scores, Traffic, propose_tasks
@@ -88,15 +88,16 @@ class Simulation:
     def open(self) -> ServerState:
         """The server before round 0; clears the memory of all clients."""
         warn_of_lost_tail(self.method, self.work.federation)
-        self._check_patience()
         self.engine.memory.clear()
-        return self._first_state(self.census)
+        params, buffers = self._first_model()
+        known = ask_everyone(self.census, self.engine)
+        check_patience(self.patience, self.method, params, self.census, known)
+        return ServerState(params, buffers, first_slots(self.method, params, self.census, known))
 
     def planner(self, rounds: int) -> str | None:
         """The first part that plans for the number of rounds: it would begin otherwise in a run of so many."""
-        ours, other = (self._first_state(one) for one in (self.census, self.census._replace(rounds=rounds)))
-        names = (part.name for part in self.method.parts if part.name in ours.slots)
-        return next((name for name in names if digest(ours.slots[name]) != digest(other.slots[name])), None)
+        known = ask_everyone(self.census, self.engine)
+        return planning_part(self.method, self._first_model()[0], self.census, known, rounds)
 
     def advance(self, state: ServerState, tasks: Sequence[Task] | None = None) -> tuple[ServerState, Outcome]:
         """One more round, of these tasks or of those of the drawn cohort."""
@@ -188,19 +189,12 @@ class Simulation:
         """The trained model as a torch module."""
         return self.work.model.load(*self.presented(state))
 
-    def _first_state(self, census: Census) -> ServerState:
+    def _first_model(self) -> tuple[Params, Params]:
         model, device = self.work.model, self.work.federation.train.x.device
         params, buffers = (
             {name: t.to(device) for name, t in tree.items()} for tree in (model.params(), model.buffers())
         )
-        return open_server(self.method, params, buffers, census, self.engine)
-
-    def _check_patience(self) -> None:
-        """A run that ends early may never come to what a part does after a share of all rounds."""
-        if self.patience is not None and (part := self.planner(2 * self.rounds)) is not None:
-            raise ConfigError(
-                f"patience = {self.patience} does not go with {part}, which plans for all {self.rounds} rounds"
-            )
+        return params, buffers
 
     def _measure(self) -> Measure | None:
         """How a server rule may measure a model on the server's validation samples; None without such samples."""
