@@ -121,6 +121,9 @@ class Part:
     weight: Callable[[Outputs, Batch, Tree], Tensor] | None = (
         None  # -> [B] factor on each sample's loss; all multiply
     )
+    penalty: Callable[[Outputs, Batch, Tree], Tensor] | None = (
+        None  # -> [B] added to each sample's weighted loss, or [] a term of the whole batch, by its real samples; all add
+    )
     gradient: Callable[[Tree, Step], tuple[Gradient, Tree]] | None = (
         None  # where gradients come from; at most one part
     )
