@@ -7,14 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from made_runs import made_run
 from runs import Hearing, assert_refused, call, read_summary, result, tiny, write_tiny
 
 from counterpoise import load_data, simulate, split
 from counterpoise.data.federation import Federation
 from counterpoise.errors import ConfigError
+from counterpoise.results.notes import notes_of
+from counterpoise.run.assemble import assemble
 from counterpoise.run.early_stopping import EarlyStopping, validation_score
+from counterpoise.run.joined import join
 from counterpoise.run.runner import resume, start
 from counterpoise.run.store.folder import read_rows
+from counterpoise.sweep.execute import Order, group
 
 LONG = ("rounds=30", "data.validation=0.2", "local.lr=0.5")
 
@@ -111,6 +116,25 @@ def test_patience_with_a_part_that_plans_for_all_rounds_is_refused(tmp_path: Pat
     setting = (*LONG, "evaluate.patience=2", f'method=["fedavg", "{part}"]')
     with pytest.raises(ConfigError, match=f"patience = 2 does not go with {part}"):
         start(tiny(*setting), tmp_path / "run")
+
+
+def test_runs_that_may_end_early_train_apart(tmp_path: Path) -> None:
+    tables = tiny(*LONG, "engine.name=stacked", "evaluate.patience=2").given()
+    orders = [Order(str(tmp_path / str(seed)), tables | {"seed": seed}, False) for seed in (0, 1)]
+    assert [len(one) for one in group(orders)] == [1, 1]
+    plain = [one._replace(config=one.config | {"evaluate": {}}) for one in orders]
+    assert [len(one) for one in group(plain)] == [2]
+    simulation = assemble(tiny(*LONG, "engine.name=stacked", "evaluate.patience=2"))
+    with pytest.raises(ConfigError, match="runs that may end early"):
+        join([simulation, simulation])
+
+
+def test_a_comparison_notes_runs_that_stopped_early() -> None:
+    ended = [made_run(seed=seed)._replace(summary={"rounds": rounds}) for seed, rounds in ((0, 12), (1, 9))]
+    stopped = [run._replace(summary={**(run.summary or {}), "stopped": "why"}) for run in ended]
+    notes = notes_of([], {("", "fedavg"): dict(enumerate(stopped))}, "last", "fedavg", 0)
+    assert notes == ("fedavg: 2 of 2 runs stopped early, after 9 to 12 rounds.",)
+    assert notes_of([], {("", "fedavg"): dict(enumerate(ended))}, "last", "fedavg", 0) == ()
 
 
 def test_without_samples_of_the_server_what_clients_hold_out_decides() -> None:
