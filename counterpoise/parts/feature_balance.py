@@ -14,7 +14,7 @@ from counterpoise.core.tree import Params, Tree
 from counterpoise.models.heads import with_features
 from counterpoise.registry.schema import NonNegative
 
-FEDBAL = "FedBal (paper 002)"
+FEDBAL = "FedBal"
 FBL = "Li, Cheung & Jiang 2022, Feature-Balanced Loss (ICME)"
 SHORTEST = 1e-12  # added to the norm of the features
 Schedule: TypeAlias = Literal["local", "global", "released"]
