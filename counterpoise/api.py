@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,7 @@ from counterpoise.report.confusion import Confusion
 from counterpoise.report.outcome import Facts, five_lines, outcome_html
 from counterpoise.run.build import build_simulation
 from counterpoise.run.driver import drive
-from counterpoise.run.patience import GivenUpError, why_given_up
+from counterpoise.run.giving_up import GivenUpError, why_given_up
 from counterpoise.run.simulation import Simulation
 from counterpoise.run.summary import summarise
 from counterpoise.run.trained import Predictions, TrainedModel
@@ -82,26 +82,32 @@ def simulate(
     rounds: Count = 50,
     seed: Seed = 0,
     evaluate_every: Count = 1,
-    watch: Callable[[Mapping[str, Any], int], None] | None = None,
+    patience: Count | None = None,
+    on_round: Callable[[Mapping[str, Any]], None] | None = None,
+    progress: bool = False,
     **settings: Any,
 ) -> SimulationResult:
     """Run a method on a federation in this process; ``settings`` are those of ``build_simulation``: local, cohort, engine, privacy.
 
-    `watch` is called after each round with its row and the total number of rounds.
+    `patience` ends the run after so many evaluations without a better balanced accuracy on validation samples; the model is
+    that of the last round. `on_round` is called with the row of each round, `progress` shows a bar.
     """
     known = {*read_parameters(simulate), *read_parameters(build_simulation)}
     refuse_unknown("simulate", settings, known, _NESTED)
-    check_arguments("simulate", simulate, evaluate_every=evaluate_every)
-    simulation = build_simulation(federation, method, model, rounds=rounds, seed=seed, **settings)
+    check_arguments("simulate", simulate, evaluate_every=evaluate_every, progress=progress)
+    simulation = build_simulation(
+        federation, method, model, rounds=rounds, seed=seed, patience=patience, **settings
+    )
     rows, seconds = [], 0.0
-    with closing(simulation):
+    with closing(simulation), _shown(simulation, progress) as show:
         state = simulation.open()
         for [ended] in drive([simulation], [state], evaluate_every):
             state = ended.state
             rows.append(ended.row)
             seconds += ended.seconds
-            if watch is not None:
-                watch(ended.row, simulation.rounds)
+            show(ended.row)
+            if on_round is not None:
+                on_round(ended.row)
     if why := why_given_up(rows, simulation.settings.max_skipped, simulation.rounds):
         raise GivenUpError(f"simulate has no result: {why}")
     return outcome_of(simulation, state, rows, seconds)
@@ -116,3 +122,16 @@ def outcome_of(
     facts = Facts(federation.name or "own data", federation.classes, len(federation.clients), name, USE)
     trained = TrainedModel(module, preprocessing_of(federation))
     return SimulationResult(summarise(simulation, state, rows, seconds), rows, trained, facts)
+
+
+@contextmanager
+def _shown(simulation: Simulation, progress: bool) -> Iterator[Callable[[Mapping[str, Any]], None]]:
+    """Shows the row of each round in a bar, if one is wanted; Rich takes a while to import."""
+    if not progress:
+        yield lambda row: None
+        return
+    from counterpoise.run.progress import Live
+
+    with Live() as bar:
+        bar.say_notes(simulation)
+        yield lambda row: bar.round_ended(row, simulation.rounds)

@@ -17,6 +17,7 @@ from counterpoise.cli import (
     describe,
     experiments,
     flower,
+    init,
     privacy,
     report,
     runs,
@@ -33,6 +34,7 @@ Federated learning under class imbalance.
 
 For a start:
   counterpoise demo                               methods side by side
+  counterpoise init mine.csv --label y            an experiment and a sweep for your table
   counterpoise compare sweep.toml                 your own sweep, to a table and a report
   counterpoise ls methods                         available methods
   counterpoise show fedcm                         formula, paper, parameters
@@ -77,6 +79,7 @@ def _options(
     pass
 
 
+init.add_to(app)
 experiments.add_to(app)
 compare.add_to(app)
 describe.add_to(app)

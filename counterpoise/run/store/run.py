@@ -19,7 +19,8 @@ from counterpoise.data.skew import describe
 from counterpoise.errors import DataError, RunError
 from counterpoise.run.assemble import resolve
 from counterpoise.run.config.experiment import Experiment, binding, load_experiment
-from counterpoise.run.patience import GivenUpError, Rows, why_given_up
+from counterpoise.run.first_model import weights_file
+from counterpoise.run.giving_up import GivenUpError, Rows, why_given_up
 from counterpoise.run.simulation import Simulation
 from counterpoise.run.store.checkpoint import CheckpointStore
 from counterpoise.run.store.facts import facts_of
@@ -45,18 +46,20 @@ class Run(NamedTuple):
 NotifyEnd = Callable[[Run, Rows], None]  # called with a run and all its rows
 
 
-def new_run(experiment: Experiment, simulation: Simulation, federation: Federation, folder: RunFolder) -> Run:
-    """Start a run by writing its resolved config; the folder must be locked."""
+def new_run(
+    experiment: Experiment, simulation: Simulation, federation: Federation, folder: RunFolder, file: str = ""
+) -> Run:
+    """Start a run by writing its resolved config; the folder must be locked. `file`: name of the experiment's file."""
     folder.check_free()  # another process may have been faster
     experiment = resolve(experiment, simulation)
     if simulation.method.needs_secret:
         folder.draw_secret()
     write_atomically(folder.config, write_toml(experiment.tables()).encode())
-    return found_run(experiment, simulation, federation, folder)
+    return found_run(experiment, simulation, federation, folder, file)
 
 
 def found_run(
-    experiment: Experiment, simulation: Simulation, federation: Federation, folder: RunFolder
+    experiment: Experiment, simulation: Simulation, federation: Federation, folder: RunFolder, file: str = ""
 ) -> Run:
     """Open a run whose config is written; the folder must be locked."""
     clear_temporaries(folder.path)
@@ -66,7 +69,7 @@ def found_run(
     facts = facts_of(experiment, federation, simulation.work.model)
     store = CheckpointStore(folder.checkpoints, experiment.checkpoint.keep)
     run = Run(experiment, simulation, folder, store, facts)
-    describe_run(run, federation)
+    describe_run(run, federation, file)
     keep_preprocessing(folder, federation)
     return run
 
@@ -77,12 +80,27 @@ def _update_max_skipped(experiment: Experiment, folder: RunFolder) -> None:
         write_atomically(folder.config, write_toml(experiment.tables()).encode())
 
 
-def record_round(run: Run, state: ServerState, row: Mapping[str, Any], spent: float, seconds: float) -> None:
+def write_config(run: Run) -> None:
+    """Write config.toml as the run now has it."""
+    write_atomically(run.folder.config, write_toml(run.experiment.tables()).encode())
+
+
+def write_notes(run: Run) -> None:
+    """Write what parts say of the run anew: it may speak of its number of rounds."""
+    record = read_sealed(run.folder.record) or {}
+    kept = {key: value for key, value in record.items() if key != SEAL}
+    if kept.get("notes", {}) != run.simulation.notes:
+        run.folder.write_json(run.folder.record, seal(kept | {"notes": run.simulation.notes}))
+
+
+def record_round(
+    run: Run, state: ServerState, row: Mapping[str, Any], spent: float, seconds: float, last: bool
+) -> None:
     """Write the row and the seconds of a round, and, when due, a checkpoint."""
-    folder, experiment = run.folder, run.experiment
+    folder = run.folder
     folder.append(folder.metrics, row)
     folder.append(folder.timing, {"round": row["round"], "seconds": spent})
-    if state.round % experiment.checkpoint.every == 0 or state.round == experiment.rounds:
+    if last or state.round % run.experiment.checkpoint.every == 0:
         _save(run, state, seconds)
 
 
@@ -165,7 +183,7 @@ def _start_of(run: Run) -> dict[str, Any]:
     if frozen := run.simulation.work.model.frozen():
         found["frozen_parameters"] = sum(p.numel() for p in frozen.values())
     if (weights := run.experiment.model.weights) is not None:
-        with open(weights, "rb") as file:
+        with weights_file(weights).open("rb") as file:
             found["weights_sha256"] = hashlib.file_digest(file, "sha256").hexdigest()
     return found
 
@@ -189,7 +207,7 @@ def keep_preprocessing(folder: RunFolder, federation: Federation) -> None:
     folder.write_json(folder.preprocessing, seal(preprocessing_of(federation).to_json()))
 
 
-def describe_run(run: Run, federation: Federation) -> None:
+def describe_run(run: Run, federation: Federation, file: str = "") -> None:
     """Write record.json, unless it is there."""
     folder, settings = run.folder, run.simulation.settings
     counts, totals = federation.client_counts(), federation.class_counts()
@@ -200,6 +218,7 @@ def describe_run(run: Run, federation: Federation) -> None:
         logging.getLogger("counterpoise").warning("%s; it is written again", error)
     params = run.simulation.work.model.params()
     record = {
+        **({"file": file} if file else {}),
         "versions": versions(),
         "machine": machine(),
         "engine": asdict(settings),
