@@ -11,7 +11,19 @@ from typing import Any, NoReturn
 
 import typer
 
-from counterpoise.cli import compare, data, describe, experiments, flower, privacy, report, runs, watch
+from counterpoise.cli import (
+    compare,
+    data,
+    describe,
+    experiments,
+    flower,
+    init,
+    privacy,
+    report,
+    runs,
+    trained,
+    watch,
+)
 from counterpoise.cli.interrupt import OUT_OF_MEMORY, check_memory_limit
 from counterpoise.cli.terminal import plain_output
 from counterpoise.errors import CounterpoiseError, is_out_of_memory, one_line, short
@@ -22,12 +34,16 @@ Federated learning under class imbalance.
 
 For a start:
   counterpoise demo                               methods side by side
+  counterpoise init mine.csv --label y            an experiment and a sweep for your table
   counterpoise compare sweep.toml                 your own sweep, to a table and a report
   counterpoise ls methods                         available methods
   counterpoise show fedcm                         formula, paper, parameters
   counterpoise run experiment.toml local.lr=0.05  one run, a value changed
   counterpoise resume runs/001-fedavg-digits      continue an interrupted run
   counterpoise watch runs                         progress of runs
+  counterpoise predict runs/001-fedavg-digits new.csv -o predictions.csv
+                                                  classes and probabilities of new data
+  counterpoise export runs/001-fedavg-digits DIR  the model as ONNX, plain PyTorch, safetensors
   counterpoise data inspect mine.csv --label y    how skewed your data is
   counterpoise privacy runs/001-fedavg-digits     what the server learned of its clients
 
@@ -63,12 +79,14 @@ def _options(
     pass
 
 
+init.add_to(app)
 experiments.add_to(app)
 compare.add_to(app)
 describe.add_to(app)
 runs.add_to(app)
 report.add_to(app)
 privacy.add_to(app)
+trained.add_to(app)
 watch.add_to(app)
 app.add_typer(data.app, name="data")
 app.add_typer(flower.app, name="flower")

@@ -7,7 +7,7 @@ import os
 import pty
 import re
 import subprocess
-from contextlib import redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,9 @@ from rich.table import Table
 from rich.text import Text
 from runs import COMMAND, assert_refused, call, write_tiny
 
+from counterpoise.cli.progress import RunsBar
 from counterpoise.cli.terminal import plain_output, screen
+from counterpoise.sweep.run import Tally
 
 RED = "\x1b[31mred\x1b[0m"
 HOSTILE = {
@@ -146,3 +148,17 @@ def test_errors_about_keys_of_a_file_are_plain(tmp_path: Path, value: str) -> No
     finished = call("validate", tmp_path / "x.toml")
     assert_refused(finished, 2, "no key ")
     assert not RAW.search(finished.err)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_bar_moves_the_cursor_and_does_not_spell_that_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    with redirect_stderr(Terminal()) as stream, plain_output(), RunsBar() as bar:
+        bar.show(Tally(RED, 2, 1))
+    assert "\x1b[" in stream.getvalue()
+    assert "\\u001b[2K" not in stream.getvalue()
+    assert "\\u001b[31m" in stream.getvalue()  # but names stay text

@@ -124,7 +124,11 @@ def test_the_record_and_the_commands_tell_what_was_sent(tmp_path: Path) -> None:
     for words in ("under pairwise masks", "epsilon 2", "Keys were not signed", "LLG, RLU", "a simulation"):
         assert words in told
     sections = json.loads(call("privacy", out, "--json").out)["sections"]
-    assert list(sections) == ["Class counts before round 0", "The server learned", "What that can tell"]
+    assert list(sections) == [
+        "Class counts before the first round",
+        "The server learned",
+        "What that can tell",
+    ]
 
 
 def test_a_run_that_starts_again_counts_what_both_sums_spent(tmp_path: Path) -> None:
