@@ -43,7 +43,7 @@ def test_ctrl_c_while_the_command_line_is_being_imported() -> None:
 
 PRESS_AT_START = (
     "from counterpoise.run import runner\n"
-    f"def start(config, folder, listeners):\n    {PRESS}\n    signal.pause()\n"
+    f"def start(*given, **named):\n    {PRESS}\n    signal.pause()\n"
     "runner.start = start\n"
 )
 
