@@ -75,7 +75,12 @@ def _script() -> str:
 def _header(study: Study) -> Html:
     brand = element("p", _LOGO, "Counterpoise report", class_="brand")
     return element(
-        "header", brand, element("h1", overview.title_of(study)), overview.lead(study), overview.facts(study)
+        "header",
+        brand,
+        element("h1", overview.title_of(study)),
+        overview.advice(study),
+        overview.lead(study),
+        overview.facts(study),
     )
 
 

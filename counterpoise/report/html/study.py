@@ -24,6 +24,8 @@ class Study(NamedTuple):
     groups: dict[Labels, list[RunResult]]
     labels: Mapping[Path, Labels]  # of all runs
     left_out: Mapping[Path, CounterpoiseError]  # runs that cannot be read
+    opening: Sequence[str] = ()  # paragraphs to open with; by default those of the comparison
+    scored_on: str = "the test set"
 
     @property
     def problems(self) -> list[str]:
