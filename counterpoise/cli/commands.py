@@ -11,7 +11,18 @@ from typing import Any, NoReturn
 
 import typer
 
-from counterpoise.cli import compare, data, describe, experiments, flower, privacy, report, runs, watch
+from counterpoise.cli import (
+    advise,
+    compare,
+    data,
+    describe,
+    experiments,
+    flower,
+    privacy,
+    report,
+    runs,
+    watch,
+)
 from counterpoise.cli.interrupt import OUT_OF_MEMORY, check_memory_limit
 from counterpoise.cli.terminal import plain_output
 from counterpoise.errors import CounterpoiseError, is_out_of_memory, one_line, short
@@ -22,6 +33,7 @@ Federated learning under class imbalance.
 
 For a start:
   counterpoise demo                               methods side by side
+  counterpoise advise experiment.toml             which method for your data
   counterpoise compare sweep.toml                 your own sweep, to a table and a report
   counterpoise ls methods                         available methods
   counterpoise show fedcm                         formula, paper, parameters
@@ -64,6 +76,7 @@ def _options(
 
 
 experiments.add_to(app)
+advise.add_to(app)
 compare.add_to(app)
 describe.add_to(app)
 runs.add_to(app)

@@ -48,7 +48,7 @@ class Recommendation(NamedTuple):
         if not self.leader:
             return f"Use {self.baseline}{place}: no other method has a better mean {self.score}; {self.why}."
         if self.method == self.baseline:
-            return f"Cannot tell{place}: {self.leader} has the best mean {self.score}, {self._gain}, but {self.why}. Stay with {self.baseline}."
+            return f"Cannot tell{place}: {self.leader} has the best mean, {self._gain}, but {self.why}. Stay with {self.baseline}."
         parts = [self._gain, *self._recall_words()]
         costs = ", ".join(self._costs())
         return f"Use {self.method}{place}: {', '.join(parts)}; {costs}. Confidence: {self.confidence}, since {self.why}."

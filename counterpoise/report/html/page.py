@@ -13,12 +13,13 @@ from counterpoise.report.html.curves import curve_data
 from counterpoise.report.html.diagnostics import diagnostic_data
 from counterpoise.report.html.markup import Html, data_block, element, join
 from counterpoise.report.html.probes import probe_data
-from counterpoise.report.html.study import Study
+from counterpoise.report.html.study import Section, Study
 from counterpoise.report.html.tables import tables
 from counterpoise.system.atomic import write_atomically
 from counterpoise.version import __version__
 
 SHORT = {
+    "tried": "Tried",
     "curves": "Curves",
     "diagnostics": "Methods",
     "server": "Server",
@@ -101,7 +102,7 @@ def _section(key: str, name: str, body: Html) -> Html:
     )
 
 
-def _sections(study: Study) -> list[tuple[str, str, Html]]:
+def _sections(study: Study) -> list[Section | tuple[str, str, Html]]:
     """Key, name and body; empty sections are left out."""
     worst = clients.worst_clients(study)
     partition = _chart("partition") if any(partition_data(study)) else element("p", clients.UNASKED)
@@ -127,7 +128,7 @@ def _sections(study: Study) -> list[tuple[str, str, Html]]:
             join([provenance.versions(study), provenance.data_notes(study)]),
         ),
     ]
-    return [*(compared if study.groups else []), *always]
+    return [*study.sections, *(compared if study.groups else []), *always]
 
 
 def _chart(name: str) -> Html:
