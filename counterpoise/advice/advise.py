@@ -10,7 +10,17 @@ from typing import NamedTuple
 from counterpoise.advice.figures import Figures, figures_of
 from counterpoise.advice.goal import Goal, read_goal
 from counterpoise.advice.memory import Memory
-from counterpoise.advice.plan import FINALISTS, HALVING, Clock, Rung, Time, plan_finals, plan_rung
+from counterpoise.advice.plan import (
+    FINALISTS,
+    HALVING,
+    LATEST,
+    STARTUP,
+    Clock,
+    Rung,
+    Time,
+    plan_finals,
+    plan_rung,
+)
 from counterpoise.advice.race import Board, Race, Show, better_half, finalists_of
 from counterpoise.advice.recommend import Held, conclude
 from counterpoise.advice.rules import BASELINE, Candidate, candidates_for
@@ -141,7 +151,7 @@ def _run(race: Race, outlook: Outlook, memory: Memory, execution: Execution) -> 
         if rung is None:
             break
         stage = f"rung {number + 1}: {len(trials)} trials, {rung.rounds} of {race.course.experiment.rounds} rounds"
-        trials = better_half(race.rung(trials, rung, stage, (1 - HALVING) * race.clock.limit))
+        trials = better_half(race.rung(trials, rung, stage, (1 - LATEST) * race.clock.limit))
     return _finals(finalists_of(trials), race, memory, execution)
 
 
@@ -177,7 +187,9 @@ def _measure(race: Race, baseline: list[Trial]) -> float:
 
 def _time(race: Race, execution: Execution, pace: float, share: float = 1.0) -> Time:
     """What is left of the time, or of a share of it."""
-    return Time(max(race.clock.left - (1 - share) * race.clock.limit, 0.0), execution.processes, pace)
+    starting = STARTUP if execution.processes > 1 else 0.0
+    seconds = race.clock.left - starting - (1 - share) * race.clock.limit
+    return Time(max(seconds, 0.0), execution.processes, pace)
 
 
 def _choose(candidates: Sequence[Candidate], experiment: Experiment, spend: Time) -> tuple[int, int]:

@@ -11,9 +11,11 @@ MOST_SEEDS = 10  # of a finalist
 FEWEST_SEEDS = 5  # that the finals are planned for
 SEEDS = 3  # of a trial before the finals, where time allows
 SHORTEST = 0.2  # share of the experiment's rounds that a trial runs at least
-HALVING = 0.5  # share of the time for what comes before the finals
+HALVING = 0.5  # share of the time that is planned for what comes before the finals
+LATEST = 0.7  # share of the time after which the finals begin in any case
 SAFETY = 0.8  # of the time is planned with
 OVERHEAD = 0.3  # seconds of a run beside its rounds
+STARTUP = 4.0  # seconds until worker processes run
 
 
 class Rung(NamedTuple):

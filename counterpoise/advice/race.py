@@ -84,8 +84,8 @@ class Race:
         return {job.path(self.out): job.method for job in jobs}
 
     def pace(self) -> float:
-        """Seconds per round of all runs so far; of a single round where none has ended."""
-        seconds = [second for run in self._ended.values() for second in run.seconds]
+        """Seconds per round of all runs so far without their first, which is slower; all that was spent where none has ended."""
+        seconds = [second for run in self._ended.values() for second in run.seconds[1:] or run.seconds]
         return max(statistics.fmean(seconds), QUICKEST) if seconds else self.clock.spent
 
     def _stand(self, trials: Sequence[Trial], jobs: Sequence[Job]) -> list[Standing]:

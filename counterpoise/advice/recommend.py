@@ -17,7 +17,7 @@ from counterpoise.results.statistics import ALPHA
 
 ENOUGH_SEEDS = 6  # pairs, below which confidence is not high
 ENOUGH_SAMPLES = 10  # validation samples of the rarest class, below which it is not high either
-TOO_FEW = 3  # below which nothing is guessed
+FEW_SAMPLES = 3  # below which a guess takes more
 
 Finals: TypeAlias = Mapping[str, Mapping[int, RunResult]]  # runs by label and seed
 
@@ -105,8 +105,8 @@ def conclude(
 
 
 def _is_likely(gain: Gain, held: Held) -> bool:
-    """A gain whose interval includes zero is still the better guess beyond one standard error, unless there is next to nothing to score it on."""
-    return gain.mean > gain.error and held.rarest >= TOO_FEW
+    """A gain whose interval includes zero is still the better guess beyond one standard error; beyond two where there is next to nothing to score it on."""
+    return gain.mean > (1 if held.rarest >= FEW_SAMPLES else 2) * gain.error
 
 
 def _confidence(gain: Gain, data: Figures, held: Held, notes: Sequence[str]) -> tuple[Confidence, str]:

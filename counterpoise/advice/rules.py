@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 from counterpoise.advice.figures import Figures
 
-IMBALANCED = 3.0  # largest over smallest class, from which remedies for imbalance are tried
+IMBALANCED = 2.0  # largest over smallest class, from which remedies for imbalance are tried
 LONG_TAIL = 10.0
-SKEWED = 0.1  # mean divergence of clients from all, from which remedies for drift are tried
+SKEWED = 0.04  # mean divergence of clients from all, from which remedies for drift are tried
 FEW = 0.1  # share of clients in a round, below which what clients remember is old
 BASELINE = "fedavg"
 
@@ -112,6 +112,11 @@ RULES = (
         "fedrela",
         lambda data: long_tailed(data) and mixed(data),
         "samples of frequent classes that look like {rarest} get its label late in training",
+    ),
+    Rule(
+        [BASELINE, "balanced_softmax"],
+        skewed,
+        "clients differ in their classes (divergence {divergence:.2f}): in its loss each takes its own shares into account",
     ),
     Rule(
         "fedavgm",
