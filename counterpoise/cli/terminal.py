@@ -49,6 +49,8 @@ def plain_output() -> Iterator[None]:
 
 def screen(**options: Any) -> Console:
     """A Rich console that escapes control characters in text."""
+    import sys
+
     from rich.console import Console, ConsoleOptions, RenderableType
     from rich.segment import Segment
     from rich.text import Text
@@ -64,4 +66,6 @@ def screen(**options: Any) -> Console:
                 own = segment.control is not None
                 yield segment if own else Segment(printable(segment.text), segment.style)
 
-    return Screen(**options)
+    # The stream beneath ours, for good: a live display puts one of its own on top, and Rich looks through one only.
+    stream = sys.stderr if options.get("stderr") else sys.stdout
+    return Screen(**{"file": getattr(stream, "rich_proxied_file", stream), **options})
