@@ -53,25 +53,41 @@ COMPOSITIONS: tuple[MethodSpec, ...] = (
     [{"fedrela": {"at": 1, "tau": 30.0, "audit": "flow"}}, {"resample": {"rate": 0.5}}, "balanced_softmax"],
     ["scaffold", {"relabel": {"at": 0.3, "tau": 60.0}}],
     [{"climb": {"lr": 5.0, "eps": 0.0, "every": 1}}, "focal"],
+    ["scaffold", {"gradient_balancer": {"controlled": "all"}}, {"client_focus": {"focus": 2.0, "keep": 0.5}}],
 )
 
 
 REPEATABLE = {"dp": {"noise": "repeatable"}}  # part -> arguments by which it draws nothing in secret
+FITS = {"features": 4, "match_steps": 5, "epochs": 3}
+QUICK = {
+    "creff": FITS,
+    "federated_features": FITS,
+}  # name -> arguments by which a server fits a head in no time
+
+
+def suited(name: str, arguments: Mapping[str, Any]) -> str | dict[str, Any]:
+    """A method or part by its name, with its arguments where it has an entry."""
+    return {name: arguments[name]} if name in arguments else name
+
+
+def method_specs() -> list[MethodSpec]:
+    """Each registered method, quick to run."""
+    return [suited(name, QUICK) for name in METHODS.names()]
 
 
 def part_specs() -> list[MethodSpec]:
     """Each registered part on top of FedAvg, with arguments by which two runs of a seed are the same."""
-    return [["fedavg", {name: REPEATABLE[name]} if name in REPEATABLE else name] for name in PARTS.names()]
+    return [["fedavg", suited(name, REPEATABLE | QUICK)] for name in PARTS.names()]
 
 
 def every_spec() -> list[MethodSpec]:
     """Each registered method, each registered part, and some compositions."""
-    return [*METHODS.names(), *part_specs(), *COMPOSITIONS]
+    return [*method_specs(), *part_specs(), *COMPOSITIONS]
 
 
 def lenient_specs() -> list[MethodSpec]:
     """Methods and compositions whose rounds go on without a client that does not answer."""
-    return [spec for spec in [*METHODS.names(), *COMPOSITIONS] if not searches(spec)]
+    return [spec for spec in [*method_specs(), *COMPOSITIONS] if not searches(spec)]
 
 
 def spec_name(spec: MethodSpec | Any) -> str:

@@ -16,6 +16,7 @@ from federations import (
     distance,
     draws_frozen,
     every_spec,
+    method_specs,
     run_joined,
     run_rounds,
     simulate,
@@ -29,7 +30,7 @@ from torch import nn
 from counterpoise.client.functional import FunctionalModel
 from counterpoise.client.measure import measure_each, measure_many
 from counterpoise.core.local import Local
-from counterpoise.core.method import METHODS, MethodSpec
+from counterpoise.core.method import MethodSpec
 from counterpoise.core.part import Batch, Outputs
 from counterpoise.core.tree import Tree, stack, tmap
 from counterpoise.data.dataset import Samples, no_scaling
@@ -76,7 +77,7 @@ def test_a_run_on_a_gpu_equals_the_run_on_a_cpu(spec: MethodSpec, engine: str) -
     assert distance(state_of(spec, LOOP), state_of(spec, ENGINES[engine])) < 1e-8
 
 
-@pytest.mark.parametrize("spec", [*METHODS.names(), *COMPOSED], ids=spec_name)
+@pytest.mark.parametrize("spec", [*method_specs(), *COMPOSED], ids=spec_name)
 def test_momentum_and_wrapped_batches_agree(spec: MethodSpec) -> None:
     here, there = (state_of(spec, engine, local=WRAPPED) for engine in (LOOP, GPU_STACKED))
     assert distance(here, there) < 1e-8

@@ -10,9 +10,7 @@ from torch import Tensor, nn
 from counterpoise.core.method import part
 from counterpoise.core.part import Census, ClientData, Exchange, Part, Reveals, Stats, Visit
 from counterpoise.core.tree import Params, Tree, zeros
-from counterpoise.errors import ConfigError
-from counterpoise.models.heads import has_features
-from counterpoise.parts.posthoc import BIAS, WEIGHT, with_head
+from counterpoise.parts.posthoc import BIAS, WEIGHT, with_plain_head
 from counterpoise.registry.schema import Count, Whole
 
 PAPER = "Luo et al. 2021, arXiv:2106.05001, section 4"
@@ -56,7 +54,7 @@ def ccvr(samples: Whole = 2000, steps: Count = 500) -> Part:
         return zeros(delta) | _to_fitted_head(exchange, samples, steps), slot
 
     return Part(
-        adapt=_with_plain_head,
+        adapt=with_plain_head("ccvr", bias=False),
         init=init,
         send=send,
         observe=observe,
@@ -145,11 +143,3 @@ def _root(covariance: Tensor) -> Tensor:
     floor = FLOOR * values.mean(1, keepdim=True).clamp(min=0)
     root: Tensor = (vectors * torch.maximum(values, floor).sqrt().unsqueeze(1)) @ vectors.mT
     return root
-
-
-def _with_plain_head(module: nn.Module) -> nn.Module:
-    if not has_features(module) or type(module.head) is not nn.Linear:
-        raise ConfigError(
-            f"ccvr fits a linear layer to features: model {type(module).__name__} must have `features` and a plain linear layer `head`"
-        )
-    return with_head(bias=False)(module)

@@ -65,7 +65,7 @@ def private_head() -> Part:
     """
 
     def enroll(params: Params, buffers: Params, classes: int) -> Tree:
-        return {"weight": torch.zeros_like(params[WEIGHT]), "bias": torch.zeros_like(params[BIAS])}
+        return empty_head(params)
 
     def start(params: Params, shared: Tree, memory: Tree, stats: Stats) -> Tree:
         return memory
@@ -80,16 +80,23 @@ def private_head() -> Part:
     def finish(delta: Params, slot: Tree, memory: Tree, stats: Stats) -> tuple[Tree, Tree]:
         return {}, slot
 
-    def own(params: Params, buffers: Params, memory: Tree) -> tuple[Params, Params]:
-        added = {WEIGHT: params[WEIGHT] + memory["weight"], BIAS: params[BIAS] + memory["bias"]}
-        return params | added, buffers
-
     return Part(
         adapt=with_head(bias=True),
         enroll=enroll,
         start=start,
         adjust=adjust,
         finish=finish,
-        own=own,
+        own=with_private_head,
         reveals=Reveals(upload="nothing"),
     )
+
+
+def empty_head(params: Params) -> Tree:
+    """A private head that adds nothing yet."""
+    return {"weight": torch.zeros_like(params[WEIGHT]), "bias": torch.zeros_like(params[BIAS])}
+
+
+def with_private_head(params: Params, buffers: Params, memory: Tree) -> tuple[Params, Params]:
+    """An `own`: the shared head and the private one as one."""
+    added = {WEIGHT: params[WEIGHT] + memory["weight"], BIAS: params[BIAS] + memory["bias"]}
+    return params | added, buffers

@@ -11,7 +11,7 @@ from counterpoise.core.method import part
 from counterpoise.core.part import Census, Part
 from counterpoise.core.tree import Params, Tree
 from counterpoise.errors import ConfigError
-from counterpoise.models.heads import EtfHead
+from counterpoise.models.heads import EtfHead, has_features
 from counterpoise.parts.counts import SUM_OF_COUNTS, class_counts
 from counterpoise.registry.schema import NonNegative
 
@@ -70,5 +70,18 @@ def with_head(bias: bool, frozen: bool = False) -> Callable[[nn.Module], nn.Modu
                 f"model {type(module).__name__} must have a `head` that is trained, not a frozen one"
             )
         return module
+
+    return adapt
+
+
+def with_plain_head(part: str, bias: bool) -> Callable[[nn.Module], nn.Module]:
+    """Refuses a model whose logits are not a trained linear function of its features, to which this part fits a head."""
+
+    def adapt(module: nn.Module) -> nn.Module:
+        if not has_features(module) or type(module.head) is not nn.Linear:
+            raise ConfigError(
+                f"{part} fits a linear layer to features: model {type(module).__name__} must have `features` and a plain linear layer `head`"
+            )
+        return with_head(bias)(module)
 
     return adapt

@@ -14,6 +14,7 @@ from federations import (
     distance,
     every_spec,
     fingerprint,
+    method_specs,
     run_rounds,
     simulate,
     small_model,
@@ -22,7 +23,7 @@ from federations import (
 )
 
 from counterpoise.core.local import Local, factor
-from counterpoise.core.method import METHODS, MethodSpec
+from counterpoise.core.method import MethodSpec
 from counterpoise.core.tree import Tree
 from counterpoise.engines.choose import EngineSettings
 
@@ -89,7 +90,7 @@ def test_stacked_equals_loop_with_batch_norm_and_its_buffers(spec: MethodSpec, b
     assert distance(expected, _image_state(spec, replace(STACKED, chunk=2), "batch", local)) < CLOSE
 
 
-@pytest.mark.parametrize("spec", [*METHODS.names(), *COMPOSITIONS], ids=spec_name)
+@pytest.mark.parametrize("spec", [*method_specs(), *COMPOSITIONS], ids=spec_name)
 def test_worker_processes_equal_the_loop_bit_for_bit(spec: MethodSpec) -> None:
     alone, workers = simulate(spec), simulate(spec, engine=replace(LOOP, processes=2))
     try:
@@ -98,13 +99,13 @@ def test_worker_processes_equal_the_loop_bit_for_bit(spec: MethodSpec) -> None:
         workers.close()
 
 
-@pytest.mark.parametrize("spec", [*METHODS.names(), *COMPOSITIONS], ids=spec_name)
+@pytest.mark.parametrize("spec", [*method_specs(), *COMPOSITIONS], ids=spec_name)
 def test_a_second_build_gives_the_same_run_bit_for_bit(spec: MethodSpec) -> None:
     first, second = simulate(spec), simulate(spec)
     assert fingerprint(first, run_rounds(first)) == fingerprint(second, run_rounds(second))
 
 
-@pytest.mark.parametrize("spec", METHODS.names())
+@pytest.mark.parametrize("spec", method_specs(), ids=spec_name)
 def test_a_simulation_run_again_from_the_start_gives_the_same_run(spec: MethodSpec) -> None:
     sim = simulate(spec)
     assert fingerprint(sim, run_rounds(sim)) == fingerprint(sim, run_rounds(sim))

@@ -13,12 +13,12 @@ import pytest
 pytest.importorskip("flwr", reason="flwr is not installed: pip install 'counterpoise[flower]'")
 
 from damages import DAMAGES, damaged
-from federations import ask_clients, searches, simulate, spec_name
+from federations import QUICK, ask_clients, method_specs, searches, simulate, spec_name, suited
 from flwr.app import ConfigRecord, Error, Message
 from local_grid import FIRST_NODE, LocalGrid, over_flower, seats_of
 
 from counterpoise.core.codec import digest
-from counterpoise.core.method import METHODS, PARTS, MethodSpec
+from counterpoise.core.method import PARTS, MethodSpec
 from counterpoise.flower.roster import Roster
 from counterpoise.flower.server import RoundPolicy
 from counterpoise.run.simulation import Simulation
@@ -30,8 +30,8 @@ COHORT, BAD = (0, 1, 2, 4), 2
 def aggregation_rules() -> list[MethodSpec]:
     """Every method that goes on without a client, and every part with a say in what the server makes of the replies."""
     ruling = [n for n in PARTS.names() if {"weigh", "update"} & set(PARTS.build(n).hooks())]
-    named = [name for name in METHODS.names() if not searches(name)]
-    return [*named, *(["fedavg", name] for name in ruling)]
+    named = [spec for spec in method_specs() if not searches(spec)]
+    return [*named, *(["fedavg", suited(name, QUICK)] for name in ruling)]
 
 
 @dataclass
