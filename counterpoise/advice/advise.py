@@ -67,6 +67,7 @@ class Found(NamedTuple):
     finals: Rung
     recommendation: Recommendation
     race: Race
+    tried: int  # of the candidates
 
     @property
     def trial(self) -> Trial:
@@ -119,7 +120,7 @@ def advise_on(
 ) -> Found:
     """Race the candidates within the minutes; the same call goes on after any stop."""
     with hold_folder(out):
-        memory = Memory(out / "advice.json", outlook.goal.name)
+        memory = Memory(out / "advice.json", outlook.goal.name, minutes)
         clock = Clock(60 * minutes, memory.spent)
 
         def keep(board: Board) -> None:
@@ -133,7 +134,7 @@ def advise_on(
             results, {one.label: one for one in finalists}, BASELINE, outlook.goal, outlook.data, outlook.held,
             _notes(course.experiment.rounds, finals),
         )  # fmt: skip
-        return Found(outlook, course, finalists, finals, found, race)
+        return Found(outlook, course, finalists, finals, found, race, memory.candidates)
 
 
 def _run(race: Race, outlook: Outlook, memory: Memory, execution: Execution) -> tuple[list[Trial], Rung]:

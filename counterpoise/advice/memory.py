@@ -12,12 +12,16 @@ from counterpoise.system.atomic import write_atomically
 
 
 class Memory:
-    """The file advice.json while the race runs; another goal starts with a new plan, and reuses runs."""
+    """The file advice.json: another goal starts with a new plan, more minutes with new finals; both reuse runs."""
 
-    def __init__(self, path: Path, goal: str) -> None:
+    def __init__(self, path: Path, goal: str, minutes: float) -> None:
         self._path = path
         known = _read(path)
-        self._kept = known if known.get("goal") == goal else {"goal": goal}
+        if known.get("goal") != goal:
+            known = {}
+        elif known.get("minutes") != minutes:
+            known.pop("finals", None)
+        self._kept = known | {"goal": goal, "minutes": minutes}
 
     @property
     def spent(self) -> float:

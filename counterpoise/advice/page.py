@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from counterpoise.advice.advise import Found
+from counterpoise.advice.trials import Trial
 from counterpoise.report.html import write_report
 from counterpoise.report.html.markup import Html, element, join, table
 from counterpoise.report.html.study import Section, study
@@ -17,7 +18,7 @@ from counterpoise.results.results import read_runs
 from counterpoise.run.config.experiment import make_experiment
 from counterpoise.run.store.folder import RunFolder
 from counterpoise.sweep.jobs import check_names
-from counterpoise.sweep.specs import label_of
+from counterpoise.sweep.specs import describe_setting, label_of
 from counterpoise.system.atomic import write_atomically
 from counterpoise.system.toml import write_toml
 
@@ -79,7 +80,10 @@ def as_data(found: Found) -> dict[str, Any]:
         "goal": outlook.goal.name,
         "data": outlook.data._asdict(),
         "validation": outlook.held._asdict() | {"words": outlook.held_words},
-        "candidates": [{"method": label_of(one.method), "why": one.why} for one in outlook.candidates],
+        "candidates": [
+            {"method": label_of(one.method), "why": one.why, "tried": place < found.tried}
+            for place, one in enumerate(outlook.candidates)
+        ],
         "finalists": [
             {
                 "method": one.label,
@@ -110,7 +114,7 @@ def _write_report(found: Found, path: Path) -> None:
     write_report(
         known._replace(
             opening=[found.paragraph],
-            scored_on=f"validation samples ({found.outlook.held_words})",
+            scored_on="validation samples",
             sections=[Section("tried", "What was tried", _tried(found))],
         ),
         path,
@@ -119,12 +123,15 @@ def _write_report(found: Found, path: Path) -> None:
 
 def _tried(found: Found) -> Html:
     """The data's figures, and the candidates with their reasons and how far they came."""
-    lines = join(element("li", line) for line in found.outlook.data.words)
+    lines = join(element("li", line) for line in (*found.outlook.data.words, found.outlook.held_words))
     rates = {one.label: one for one in found.finalists}
     rows = [
-        [label, _words(one.why), _words(_came(rates.get(label)))]
-        for one in found.outlook.candidates
-        if (label := label_of(one.method))
+        [
+            label_of(one.method),
+            _words(one.why),
+            _words(_came(rates.get(label_of(one.method)), place < found.tried)),
+        ]
+        for place, one in enumerate(found.outlook.candidates)
     ]
     head: Sequence[str] = [
         "Method",
@@ -142,9 +149,11 @@ def _words(text: str) -> Html:
     return element("td", text, class_="words")
 
 
-def _came(trial: Any) -> str:
+def _came(trial: Trial | None, tried: bool) -> str:
+    if not tried:
+        return "not tried: time was short"
     return (
         "left the race before the finals"
         if trial is None
-        else f"the finals, at {trial.name.removeprefix(trial.label).strip()}"
+        else f"the finals, at {describe_setting(trial.setting)}"
     )

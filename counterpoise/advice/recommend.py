@@ -63,9 +63,13 @@ def gain_of(label: str, differences: Sequence[float], held: Held, compared: int)
 
 
 def gains_of(finals: Finals, baseline: str, goal: Goal, held: Held) -> list[Gain]:
-    """Every finalist against the baseline on the seeds that all of them finished, the best first."""
+    """Every finalist against the baseline on the seeds that all of them finished, the best first.
+
+    One that has fewer than half the baseline's seeds failed with the others, and is left out.
+    """
     scores = {label: _scores(runs, goal) for label, runs in finals.items()}
-    known = {label: by_seed for label, by_seed in scores.items() if by_seed}
+    least = len(scores[baseline]) / 2
+    known = {label: by_seed for label, by_seed in scores.items() if by_seed and len(by_seed) >= least}
     if baseline not in known:
         return []
     seeds = sorted(set.intersection(*(set(by_seed) for by_seed in known.values())))

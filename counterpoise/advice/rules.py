@@ -1,6 +1,7 @@
 """Which methods are worth a try: for each a condition on the data's figures, a sentence, and its rates.
 
 A sentence says why a method is tried. What it gains is only said after it was measured.
+Methods whose rounds take far longer than FedAvg's (CReFF, FedHOO) are left out: they would use up the time of all others.
 To try a method, add a rule; the order is that in which rules are left out where time is short, the last first.
 """
 
@@ -112,6 +113,11 @@ RULES = (
         "fedrela",
         lambda data: long_tailed(data) and mixed(data),
         "samples of frequent classes that look like {rarest} get its label late in training",
+    ),
+    Rule(
+        "fedgrab",
+        long_tailed,
+        "how strongly each class pulls is set anew as training shows which ones are pushed aside",
     ),
     Rule(
         [BASELINE, "balanced_softmax"],

@@ -110,10 +110,15 @@ def test_the_baseline_stays_where_nothing_is_better() -> None:
 
 
 def test_only_seeds_that_all_finalists_finished_are_compared() -> None:
-    finals = {"fedavg": runs("fedavg", BASE), "a": runs("a", plus([0.1] * 8)[:3]), "b": runs("b", BASE[:5])}
+    finals = {"fedavg": runs("fedavg", BASE), "a": runs("a", plus([0.1] * 8)[:4]), "b": runs("b", BASE[:5])}
     first, second = gains_of(finals, "fedavg", GOAL, HELD)
-    assert (first.label, first.pairs, second.pairs) == ("a", 3, 3)
-    assert gains_of(finals | {"c": {}}, "fedavg", GOAL, HELD)[0].pairs == 3  # one that failed does not count
+    assert (first.label, first.pairs, second.pairs) == ("a", 4, 4)
+
+
+def test_a_finalist_that_failed_with_most_seeds_is_left_out() -> None:
+    finals = {"fedavg": runs("fedavg", BASE), "a": runs("a", [0.9] * 3), "b": runs("b", BASE), "c": {}}
+    [gain] = gains_of(finals, "fedavg", GOAL, HELD)
+    assert (gain.label, gain.pairs) == ("b", 8)
 
 
 @pytest.mark.parametrize(

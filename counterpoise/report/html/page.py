@@ -145,6 +145,7 @@ def _data(study: Study) -> Html:
         {
             "methods": study.methods,
             "problems": study.problems,
+            "scored_on": study.scored_on,
             "curves": curve_data(study),
             "classes": class_data(study),
             "groups": group_data(study),
