@@ -22,7 +22,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from counterpoise.advice.advise import RATES, Outlook, advise_on, look
+from counterpoise.advice.advise import RATES, advise_on
+from counterpoise.advice.outlook import Outlook, look
 from counterpoise.advice.page import DATA, write_advice
 from counterpoise.advice.race import Board
 from counterpoise.advice.rules import BASELINE

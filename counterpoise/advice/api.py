@@ -10,7 +10,8 @@ from typing import Any
 
 import torch
 
-from counterpoise.advice.advise import advise_on, check_minutes, look
+from counterpoise.advice.advise import advise_on, check_minutes
+from counterpoise.advice.outlook import look
 from counterpoise.advice.page import Advice, write_advice
 from counterpoise.advice.race import Board
 from counterpoise.data.dataset import Samples

@@ -1,9 +1,8 @@
-"""Which methods are worth a try: for each a condition on the data's figures, a sentence, and its rates.
+"""Which methods are worth a try: for each a condition on the data's figures, a sentence, and its rates."""
 
-A sentence says why a method is tried. What it gains is only said after it was measured.
-Methods whose rounds take far longer than FedAvg's (CReFF, FedHOO) are left out: they would use up the time of all others.
-To try a method, add a rule; the order is that in which rules are left out where time is short, the last first.
-"""
+# A sentence says why a method is tried. What it gains is only said after it was measured.
+# Methods whose rounds take far longer than FedAvg's (CReFF, FedHOO) are left out: they would use up the time of all others.
+# To try a method, add a rule; the order is that in which rules are left out where time is short, the last first.
 
 from __future__ import annotations
 

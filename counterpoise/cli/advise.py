@@ -16,7 +16,7 @@ from counterpoise.cli.runs import percent, wide_console
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from counterpoise.advice.advise import Outlook
+    from counterpoise.advice.outlook import Outlook
     from counterpoise.advice.page import Advice
     from counterpoise.advice.race import Board
 
@@ -42,8 +42,9 @@ def advise(
     as_json: AsJson = False,
 ) -> None:
     """Recommend a method for the data of an experiment: candidates are raced on validation samples, never on the test set."""
-    from counterpoise.advice.advise import advise_on, check_minutes, look
+    from counterpoise.advice.advise import advise_on, check_minutes
     from counterpoise.advice.api import default_execution
+    from counterpoise.advice.outlook import look
     from counterpoise.advice.page import as_data, write_advice
 
     check_minutes(minutes)
