@@ -148,8 +148,9 @@ def _finals(
 
 def _measure(race: Race, baseline: list[Trial]) -> float:
     """Seconds per round, from the first rounds of the baseline."""
-    race.rung(baseline, Rung(1, min(FIRST, race.course.experiment.rounds), 1), "how long a round takes")
-    return race.pace()
+    rung = Rung(1, min(FIRST, race.course.experiment.rounds), 1)
+    race.rung(baseline, rung, "how long a round takes", measured=False)
+    return race.round_alone()
 
 
 def _time(race: Race, execution: Execution, pace: float, share: float = 1.0) -> Time:

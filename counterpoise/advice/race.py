@@ -53,11 +53,23 @@ class Race:
         self.course, self.goal, self.out, self.clock = course, goal, out, clock
         self._execution, self._show = execution, show
         self._ended: dict[str, RunResult] = {}
+        self._worked = 0.0  # seconds of all processes in rungs, and the rounds that ended in them
+        self._rounds = 0
 
     def rung(
-        self, trials: Sequence[Trial], rung: Rung, stage: str, until: float = 0.0, *, final: bool = False
+        self,
+        trials: Sequence[Trial],
+        rung: Rung,
+        stage: str,
+        until: float = 0.0,
+        *,
+        final: bool = False,
+        measured: bool = True,
     ) -> list[Standing]:
-        """Run trials until all have ended or `until` seconds are left; how they stand then."""
+        """Run trials until all have ended or `until` seconds are left; how they stand then.
+
+        `measured`: whether its time tells how long others will take.
+        """
         seeds = self.course.seeds(rung.seeds, final=final)
         jobs = self.course.jobs(trials, rung.rounds, seeds)
 
@@ -66,9 +78,13 @@ class Race:
             if self.clock.left <= until:
                 raise OutOfTimeError
 
+        before, began = self._rounds_ended(), self.clock.spent
         with suppress(OutOfTimeError):
             run_jobs(stage, jobs, self.out, self._execution, show)
         standings = self._stand(trials, jobs)
+        if measured:
+            self._worked += (self.clock.spent - began) * min(self._execution.processes, len(jobs))
+            self._rounds += self._rounds_ended() - before
         self._show(Board(stage, standings, 0, self.clock.left))
         return standings
 
@@ -84,9 +100,16 @@ class Race:
         return {job.path(self.out): job.method for job in jobs}
 
     def pace(self) -> float:
-        """Seconds per round of all runs so far without their first, which is slower; all that was spent where none has ended."""
+        """Seconds that a process needs for a round, with all that runs and busy cores add to it."""
+        return max(self._worked / self._rounds, QUICKEST) if self._rounds else self.round_alone()
+
+    def round_alone(self) -> float:
+        """Seconds of a round alone, without the first of a run, which is slower; all that was spent where none has ended."""
         seconds = [second for run in self._ended.values() for second in run.seconds[1:] or run.seconds]
         return max(statistics.fmean(seconds), QUICKEST) if seconds else self.clock.spent
+
+    def _rounds_ended(self) -> int:
+        return sum(len(run.rows) for run in self._ended.values())
 
     def _stand(self, trials: Sequence[Trial], jobs: Sequence[Job]) -> list[Standing]:
         return [self._standing(trial, jobs[place :: len(trials)]) for place, trial in enumerate(trials)]

@@ -94,7 +94,7 @@ def conclude(
     """The finalist with the best mean, if that can be told; else the baseline."""
     gains = gains_of(finals, baseline, goal, held)
     if not gains:
-        why = "no other finalist could be compared with it in the time: give it more minutes"
+        why = f"no finalist could be compared with {baseline} in the time; give it more minutes"
         return Recommendation("", baseline, baseline, goal.words, why, "low")
     best = gains[0]
     if best.mean <= 0:

@@ -45,6 +45,8 @@ class Recommendation(NamedTuple):
     def paragraph(self) -> str:
         """All of it in words."""
         place = {"": "", ALL: " over all problems"}.get(self.problem, f" on {self.problem}")
+        if not self.leader and self.confidence == "low":
+            return f"Cannot tell{place}: {self.why}. Stay with {self.baseline}."
         if not self.leader:
             return f"Use {self.baseline}{place}: no other method has a better mean {self.score}; {self.why}."
         if self.method == self.baseline:
