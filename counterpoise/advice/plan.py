@@ -84,3 +84,8 @@ def plan_finals(finalists: int, rounds: int, spend: Time) -> Rung:
     few = min(finalists, 2)
     fewer = min(rounds, spend.rounds(few * FEWEST_SEEDS))
     return Rung(few, max(fewer, math.ceil(SHORTEST * rounds)), MOST_SEEDS)
+
+
+def is_more(other: Rung, than: Rung) -> bool:
+    """Whether it has more methods or more rounds, and not less of the other."""
+    return other.trials >= than.trials and other.rounds >= than.rounds and other[:2] != than[:2]

@@ -11,7 +11,9 @@ from counterpoise.advice.plan import (
     SAFETY,
     SEEDS,
     Clock,
+    Rung,
     Time,
+    is_more,
     plan_finals,
     plan_rung,
 )
@@ -83,6 +85,14 @@ def test_the_finals_have_fewer_methods_before_they_have_fewer_rounds(
 ) -> None:
     finals = plan_finals(4, 100, Time(seconds, processes=1, pace=0.5))
     assert (finals.trials, finals.rounds, finals.seeds) == (trials, rounds, MOST_SEEDS)
+
+
+def test_finals_are_run_again_only_for_more_methods_or_rounds() -> None:
+    done = Rung(3, 50, 10)
+    assert is_more(Rung(3, 60, 10), done)
+    assert is_more(Rung(4, 50, 10), done)
+    for no_more in (done, Rung(2, 100, 10), Rung(4, 40, 10), Rung(2, 20, 10)):
+        assert not is_more(no_more, done)
 
 
 def test_a_clock_goes_on_from_what_was_spent() -> None:
