@@ -4,7 +4,7 @@
 
 LeNet-5 on MNIST, 100 clients by label skew, of which the same 10 train in every round, batch 16; each keeps a tenth for
 validation. Loop engine, one thread. Seconds are of the processor, so that other work on the machine counts little;
-multiples are against `scaffold` of the same turn. Megabytes are of tensors, to and from all clients, judging included.
+multiples are against `scaffold` of the same turn, with their quartiles. Megabytes are of tensors, to and from all clients, judging included.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ def measure(epochs: int, repeat: int) -> None:
     print(f"{epochs} epochs, median of {repeat}", flush=True)
     for name in METHODS:
         seconds, sent = (statistics.median(turn[name][what] for turn in turns) for what in (0, 1))
-        slower, more = (
-            statistics.median(turn[name][what] / turn[BASELINE][what] for turn in turns) for what in (0, 1)
-        )
-        print(f"{name:16} {seconds:7.2f} s {slower:6.2f} x   {sent:8.2f} MB {more:6.2f} x", flush=True)
+        slower, more = ([turn[name][what] / turn[BASELINE][what] for turn in turns] for what in (0, 1))
+        low, middle, high = statistics.quantiles(slower, n=4)
+        times = f"{seconds:7.2f} s {middle:6.2f} x ({low:.2f} to {high:.2f})"
+        print(f"{name:16} {times}   {sent:8.2f} MB {statistics.median(more):6.2f} x", flush=True)
 
 
 def main() -> None:

@@ -53,6 +53,7 @@ COMPOSITIONS: tuple[MethodSpec, ...] = (
     [{"fedrela": {"at": 1, "tau": 30.0, "audit": "flow"}}, {"resample": {"rate": 0.5}}, "balanced_softmax"],
     ["scaffold", {"relabel": {"at": 0.3, "tau": 60.0}}],
     [{"climb": {"lr": 5.0, "eps": 0.0, "every": 1}}, "focal"],
+    ["fedcgnm", "balanced_softmax", "decorrelation", "model_contrastive"],
     ["scaffold", {"gradient_balancer": {"controlled": "all"}}, {"client_focus": {"focus": 2.0, "keep": 0.5}}],
 )
 

@@ -21,7 +21,7 @@ from counterpoise.cli import app
 from counterpoise.cli.reference import reference
 from counterpoise.core.messages import Replies
 from counterpoise.core.method import METHODS, PARTS, MethodSpec, build_named
-from counterpoise.core.part import Exchange, Stats
+from counterpoise.core.part import Batch, Exchange, Outputs, Stats
 from counterpoise.data.augment import AUGMENTATIONS
 from counterpoise.data.dataset import DATASETS
 from counterpoise.data.partition import PARTITIONS
@@ -33,6 +33,7 @@ from counterpoise.system.toml import read_toml
 
 ROOT = Path(__file__).parent.parent
 EXAMPLE = ROOT / "docs/examples/fedexp.py"
+PENALTY = ROOT / "docs/examples/short_logits.py"
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # Files that list methods are sweeps, which the tests of sweeps check.
 EXPERIMENTS = [
@@ -145,22 +146,44 @@ def test_the_reference_speaks_in_words(word: str) -> None:
     assert word not in reference()
 
 
-def test_the_example_on_the_page_is_the_file() -> None:
-    assert EXAMPLE.read_text() in _blocks(ROOT / "docs/adding-a-method.md", "python")
+@pytest.mark.parametrize("path", [EXAMPLE, PENALTY], ids=_page_name)
+def test_the_example_on_the_page_is_the_file(path: Path) -> None:
+    assert path.read_text() in _blocks(ROOT / "docs/adding-a-method.md", "python")
 
 
 @pytest.fixture
 def fedexp(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The worked example, registered for one test."""
+    return _registered(EXAMPLE, monkeypatch)
+
+
+def _registered(path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     for registry in (METHODS, PARTS):
         registry.names()
         monkeypatch.setattr(registry, "_entries", dict(registry._entries))
-    spec = importlib.util.spec_from_file_location("fedexp", EXAMPLE)
+    spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def test_the_penalty_on_the_page_adds_to_any_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    part = _registered(PENALTY, monkeypatch).short_logits(0.5)
+    logits = torch.tensor([[3.0, 4.0], [1.0, 0.0]])
+    batch = Batch(logits, torch.tensor([0, 1]), torch.ones(2))
+    assert part.penalty(Outputs(logits, logits), batch, {}).tolist() == [0.25 * 25, 0.25]
+    trained = [
+        run_rounds(simulate(["fedavg", "focal", "short_logits"], engine=e)).params for e in (LOOP, STACKED)
+    ]
+    assert distance(*trained) < 1e-8
+    off = run_rounds(simulate(["fedavg", "focal", {"short_logits": {"strength": 0.0}}]))
+    assert (
+        distance(off.params, run_rounds(simulate(["fedavg", "focal"])).params)
+        < 1e-12
+        < distance(off.params, trained[0])
+    )
 
 
 def _server_step(fedexp: ModuleType, rows: Sequence[Sequence[float]], eps: float) -> Tensor:

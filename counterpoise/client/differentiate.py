@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 from torch.func import grad, vjp
+from torch.nn.functional import linear
 
 from counterpoise.client.chain import Chain
 from counterpoise.client.functional import FunctionalModel
@@ -42,7 +43,7 @@ def functional_gradient(
 
     def objective(params: Params) -> tuple[Tensor, tuple[Params, Tensor, Tensor, Tensor]]:
         outputs, after = model.apply(params, buffers, x, train=True)
-        value = loss.value(outputs._replace(at=at))
+        value = loss.value(outputs._replace(at=at, head=model.head_at(params, buffers)))
         return value, (after, value, outputs.logits, outputs.features)
 
     if loss.groups is None:
@@ -67,7 +68,7 @@ def direct_gradient(
         arranged = model.arrange(x)
         outputs, after = model.apply(tracked, buffers, arranged, train=True)
         outputs = outputs._replace(at=model.outputs_at(buffers, arranged))
-        value = loss.value(outputs)
+        value = loss.value(outputs._replace(head=model.head_at(tracked, buffers)))
         grads = _gradients(value, list(tracked.values()))
     said = Outputs(outputs.logits.detach(), outputs.features.detach(), outputs.at)
     return Gradient(dict(zip(tracked, grads, strict=True)), after, value.detach().sum(), said)
@@ -75,22 +76,42 @@ def direct_gradient(
 
 def _chain_gradient(chain: Chain, params: Params, x: Tensor, loss: Loss) -> Gradient:
     entered = chain.forward(params, x)
-    value, logits, features = output_gradients(chain, entered, loss)
+    value, logits, features, head = output_gradients(chain, params, entered, loss)
     backward = chain.backward if loss.groups is None else chain.backward_each
-    return Gradient(backward(params, entered, logits, features), {}, value, chain.outputs(entered))
+    grads = backward(params, entered, logits, features)
+    grads |= {name: grads[name] + extra for name, extra in head.items()}
+    return Gradient(grads, {}, value, chain.outputs(entered))
 
 
-def output_gradients(chain: Chain, entered: list[Tensor], loss: Loss) -> tuple[Tensor, Tensor, Tensor | None]:
-    """The loss of a pass through a chain, and its gradients by the logits and, where it may use them, the features."""
+class OutputGradients(NamedTuple):
+    """A loss after a pass through a chain, and its gradients by what the pass put out."""
+
+    value: Tensor  # []
+    logits: Tensor  # [B, C]
+    features: Tensor | None  # [B, F] where the loss may use them
+    head: Params  # what the last layer gets besides, where the loss applied it to other features
+
+
+def output_gradients(chain: Chain, params: Params, entered: list[Tensor], loss: Loss) -> OutputGradients:
     outputs = chain.outputs(entered)
     if loss.by_logits is not None:
         value, logits = loss.by_logits(outputs)
-        return value.sum(), logits, None
+        return OutputGradients(value.sum(), logits, None, {})
     logits, features = (t.detach().requires_grad_() for t in (outputs.logits, outputs.features))
+    applied: Params = {}
+
+    def head(features: Tensor) -> Tensor:
+        stage = chain.stages[-1]
+        names = [name for name in (stage.weight, stage.bias) if name]
+        applied.update(
+            {name: params[name].detach().requires_grad_() for name in names if name not in applied}
+        )
+        return linear(features, *(applied[name] for name in names))
+
     with torch.enable_grad():
-        value = loss.value(Outputs(logits, features, outputs.at))
-        logits, features = _gradients(value, [logits, features])
-    return value.detach().sum(), logits, features
+        value = loss.value(Outputs(logits, features, outputs.at, head))
+        logits, features, *extra = _gradients(value, [logits, features, *applied.values()])
+    return OutputGradients(value.detach().sum(), logits, features, dict(zip(applied, extra, strict=True)))
 
 
 def _gradients(value: Tensor, leaves: Sequence[Tensor]) -> list[Tensor]:

@@ -19,7 +19,7 @@ from counterpoise.models.heads import has_features
 from counterpoise.models.norms import with_own_norms
 from counterpoise.models.patches import by_patches
 
-_INNER = "inner."
+_INNER, _HEAD = "inner.", "head."
 
 
 class _Splitter(nn.Module):
@@ -91,10 +91,13 @@ class FunctionalModel:
         buffers = {name: b.clone() for name, b in buffers.items()} if train else buffers
         splitter = (self._training if train else self._scoring).train(train)
         state = {_INNER + name: value for name, value in (params | buffers).items()}
-        # Without autocast's cache: the same name holds other values under every transform and in every step.
-        with torch.autocast(x.device.type, torch.bfloat16, enabled=self.half and train, cache_enabled=False):
+        with self._autocast(x, train):
             outputs = functional_call(splitter, state, (x,))
         return Outputs(outputs.logits.to(self.dtype), outputs.features.to(self.dtype)), buffers
+
+    def _autocast(self, x: Tensor, train: bool) -> torch.autocast:
+        # Without autocast's cache: the same name holds other values under every transform and in every step.
+        return torch.autocast(x.device.type, torch.bfloat16, enabled=self.half and train, cache_enabled=False)
 
     def outputs_at(self, buffers: Params, x: Tensor) -> Callable[[Params], Outputs]:
         """A batch under other parameters: by its own statistics as in training, which leaves no trace in the buffers."""
@@ -105,6 +108,22 @@ class FunctionalModel:
             return Outputs(outputs.logits.detach(), outputs.features.detach(), at)
 
         return at
+
+    def head_at(self, params: Params, buffers: Params) -> Callable[[Tensor], Tensor]:
+        """The last layer under these parameters, as in training; only for modules with `features` and `head`."""
+
+        def head(features: Tensor) -> Tensor:
+            own = {
+                name[len(_HEAD) :]: value
+                for name, value in (params | buffers).items()
+                if name.startswith(_HEAD)
+            }
+            last: nn.Module = self._training.inner.head  # type: ignore[assignment]
+            with self._autocast(features, train=True):
+                logits: Tensor = functional_call(last, own, (features,))
+            return logits.to(self.dtype)
+
+        return head
 
     def arrange(self, x: Tensor) -> Tensor:
         """Images in channels-last memory format, in which convolutions on a CPU are fastest."""

@@ -116,9 +116,10 @@ def _seen_by(part: Part, stats: Stats) -> Stats:
 def batch_loss(
     method: Method, outputs: Outputs, batch: Batch, slots: dict[str, Tree], members: Tensor | None = None
 ) -> Tensor:
-    """Mean over the real samples of each sample's loss times the factors that the parts put on it.
+    """Mean over the real samples of each sample's loss times the factors that the parts put on it, plus their penalties.
 
-    With members [H, C]: each group's share of it, over the samples of its classes.
+    With members [H, C]: each group's share of it, over the samples of its classes. A penalty of the whole batch counts as
+    the same for each of its samples, so that the shares of all groups still add up to the loss.
     """
     owner = method.owner("loss")
     values = (
@@ -129,6 +130,9 @@ def batch_loss(
     for part in method.parts:
         if part.weight is not None:
             values = values * part.weight(outputs, batch, slots[part.name])
+    for part in method.parts:
+        if part.penalty is not None:  # after all weights, which are factors on the loss alone
+            values = values + part.penalty(outputs, batch, slots[part.name])
     return (values * _counted(batch, members)).sum(-1) / batch.mask.sum().clamp(min=1)
 
 
@@ -139,7 +143,7 @@ def _counted(batch: Batch, members: Tensor | None) -> Tensor:
 
 def loss_of(method: Method, batch: Batch, slots: dict[str, Tree], members: Tensor | None = None) -> Loss:
     """The method's loss on a batch, or on each group of classes; plain cross-entropy comes with its gradient."""
-    plain = all(part.loss is None and part.weight is None for part in method.parts)
+    plain = all(part.loss is part.weight is part.penalty is None for part in method.parts)
     return Loss(
         lambda outputs: batch_loss(method, outputs, batch, slots, members),
         (lambda outputs: _cross_entropy_by_logits(outputs, batch, members)) if plain else None,

@@ -48,6 +48,7 @@ class Method:
                     f"{' and '.join(owners)} each set the {hook}, and only one part may; keep one of: {', '.join(owners)}"
                 )
 
+        _refuse_two_directions([part.name for part in self.parts if part.follows_server])
         self._check_order()
         self._check_private()  # first: no order of weighers mends it
         _refuse_lost_weights([part for part in self.parts if part.weigh is not None])
@@ -106,6 +107,14 @@ class Method:
         for part in self.parts:
             module = module if part.adapt is None else part.adapt(module)
         return module
+
+
+def _refuse_two_directions(followers: Sequence[str]) -> None:
+    """The later one would mix a direction of the server into what already holds one."""
+    if len(followers) > 1:
+        raise ConfigError(
+            f"{' and '.join(followers)} each lead local steps by the server's last direction, and only one part may; keep one of: {', '.join(followers)}"
+        )
 
 
 def _refuse_lost_weights(weighers: Sequence[Part]) -> None:

@@ -121,6 +121,9 @@ class Part:
     weight: Callable[[Outputs, Batch, Tree], Tensor] | None = (
         None  # -> [B] factor on each sample's loss; all multiply
     )
+    penalty: Callable[[Outputs, Batch, Tree], Tensor] | None = (
+        None  # -> [B] added to each sample's weighted loss, or [] a term of the whole batch, by its real samples; all add
+    )
     gradient: Callable[[Tree, Step], tuple[Gradient, Tree]] | None = (
         None  # where gradients come from; at most one part
     )
@@ -159,6 +162,7 @@ class Part:
     charts: tuple[Chart, ...] = ()  # what the report shows of the server slot
     server_samples: bool = False  # whether `update` measures models on samples of the server's own
     curbs_outliers: bool = False  # whether what few clients send may count for less or nothing, also where only they hold a class
+    follows_server: bool = False  # whether `adjust` mixes the server's last direction in; at most one part
     relabels: bool = (
         False  # whether `prepare` changes labels, so that it must act before others prepare by them
     )

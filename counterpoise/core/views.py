@@ -33,6 +33,10 @@ def _without_batch(params: Params) -> Outputs:
     raise RuntimeError("these outputs come without the batch they are of")
 
 
+def _without_head(features: Tensor) -> Tensor:
+    raise RuntimeError("these outputs come without the last layer that made them")
+
+
 class Outputs(NamedTuple):
     """What a model computes for a batch."""
 
@@ -40,6 +44,9 @@ class Outputs(NamedTuple):
     features: Tensor  # [B, F] input of the last layer; empty where the model has no `features`
     at: Callable[[Params], Outputs] = (
         _without_batch  # the same batch under other parameters, without gradients
+    )
+    head: Callable[[Tensor], Tensor] = (
+        _without_head  # other features [B, F] -> logits by the last layer that is trained; gradients go through both
     )
 
 

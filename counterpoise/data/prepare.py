@@ -47,7 +47,7 @@ def apply_imbalance(
 ) -> Dataset:
     """Keep the training rows that an imbalance keeps; a number is the factor of an exponential long tail.
 
-    `test`: the test set too, as FedCGNM (paper 000) does with Adult; else it stays as it is.
+    `test`: the test set too, as FedCGNM does with Adult; else it stays as it is.
     """
     data, asked = data.fitted(), None
     if isinstance(imbalance, float | int):

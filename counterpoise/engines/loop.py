@@ -65,11 +65,11 @@ def _descend(work: Workplace, chain: Chain, progress: Progress, opened: Opened) 
     params, total, lr = tmap(torch.clone, progress.params), progress.loss, float(opened.stats.lr)
     for batch in batches_of(work, opened):
         entered = chain.forward(params, batch.x)
-        value, logits, features = output_gradients(
-            chain, entered, loss_of(work.method, batch, progress.slots)
-        )
-        chain.descend(params, entered, logits, features, lr)
-        total = total + value
+        found = output_gradients(chain, params, entered, loss_of(work.method, batch, progress.slots))
+        chain.descend(params, entered, found.logits, found.features, lr)
+        for name, extra in found.head.items():
+            params[name].sub_(extra, alpha=lr)
+        total = total + found.value
     return progress._replace(params=params, loss=total)
 
 

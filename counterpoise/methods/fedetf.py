@@ -17,7 +17,7 @@ def fedetf(tau: NonNegative = 1.0, weighting: Weighting = "samples") -> Method:
     return Method((etf_projection(), balanced_softmax(tau)), weighting)
 
 
-@method(paper="FedReLa (paper 003), released code")
+@method(paper="FedReLa, released code")
 def fedetf_dr(weighting: Weighting = "samples") -> Method:
     """FedAvg with a fixed simplex frame, on normalised features that are drawn to their class's vector by dot regression."""
     return Method((dot_regression(),), weighting)

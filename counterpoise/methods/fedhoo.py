@@ -14,7 +14,7 @@ from counterpoise.parts.rate_tree import Nodes, back_up, grow, leaves, optimism,
 from counterpoise.parts.resample import resample
 from counterpoise.registry.schema import Count, Fraction, NonNegative, Whole
 
-PAPER = "FedHOO (paper 000), Algorithm 2"
+PAPER = "FedHOO, Algorithm 2"
 
 
 @method(paper=PAPER, off={"low": 0.0, "high": 0.0})

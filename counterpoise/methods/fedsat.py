@@ -11,7 +11,7 @@ from counterpoise.parts.server import optional_server_step
 from counterpoise.registry.schema import Count, NonNegative, Positive
 
 
-@method(paper="FedSat (paper 004)")
+@method(paper="FedSat")
 def fedsat(
     gamma: NonNegative = 1.0,
     reference: Reference = "displacement",

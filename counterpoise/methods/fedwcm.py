@@ -32,7 +32,7 @@ def fedwcm(
     return Method((momentum, *optional_server_step(server_lr)), weighting)
 
 
-@method(paper="FedWCM-X (paper 001), Algorithm 3")
+@method(paper="FedWCM-X, Algorithm 3")
 def fedwcm_x(
     target: list[NonNegative] | None = None,
     score: Score = "positive",

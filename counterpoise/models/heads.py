@@ -87,6 +87,17 @@ def has_features(module: nn.Module) -> bool:
     )
 
 
+def with_features(who: str) -> Callable[[nn.Module], nn.Module]:
+    """Refuses a model without `features` and `head`, which `who` needs."""
+
+    def adapt(module: nn.Module) -> nn.Module:
+        if not has_features(module):
+            raise ConfigError(f"{who} needs a model with `features` and `head`, not {type(module).__name__}")
+        return module
+
+    return adapt
+
+
 def replace_head(
     module: nn.Module, make: Callable[[int, int], nn.Module], who: str = "this method"
 ) -> nn.Module:

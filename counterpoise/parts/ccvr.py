@@ -12,11 +12,14 @@ from counterpoise.core.part import Census, ClientData, Exchange, Part, Reveals, 
 from counterpoise.core.tree import Params, Tree, zeros
 from counterpoise.parts.posthoc import BIAS, WEIGHT, with_plain_head
 from counterpoise.registry.schema import Count, Whole
+from counterpoise.system.capacity import check_fits
 
 PAPER = "Luo et al. 2021, arXiv:2106.05001, section 4"
 FLOOR = (
     1e-6  # least variance in any direction, in mean variances: below it a root would only magnify rounding
 )
+OWN = 2  # copies of all covariances that a client holds at once
+FIT = 5  # those that the server holds besides what clients sent
 
 
 @part(paper=PAPER, off={"samples": 0})
@@ -27,7 +30,15 @@ def ccvr(samples: Whole = 2000, steps: Count = 500) -> Part:
     List it last, so that no rule of the server moves the model after the fit.
     """
 
+    def adapt(module: nn.Module) -> nn.Module:
+        plain = with_plain_head("ccvr", bias=False)(module)
+        _check_memory(plain.get_parameter(WEIGHT).shape, OWN if samples else 0)
+        return plain
+
     def init(params: Params, census: Census, surveys: Tree) -> Tree:
+        _check_memory(
+            params[WEIGHT].shape, census.asked + FIT if samples else 0, f" of {census.asked} clients"
+        )
         return {"last": torch.tensor(census.rounds - 1 if samples else census.rounds)}
 
     def send(slot: Tree, round: int) -> Tree:
@@ -54,7 +65,7 @@ def ccvr(samples: Whole = 2000, steps: Count = 500) -> Part:
         return zeros(delta) | _to_fitted_head(exchange, samples, steps), slot
 
     return Part(
-        adapt=with_plain_head("ccvr", bias=False),
+        adapt=adapt,
         init=init,
         send=send,
         observe=observe,
@@ -143,3 +154,10 @@ def _root(covariance: Tensor) -> Tensor:
     floor = FLOOR * values.mean(1, keepdim=True).clamp(min=0)
     root: Tensor = (vectors * torch.maximum(values, floor).sqrt().unsqueeze(1)) @ vectors.mT
     return root
+
+
+def _check_memory(head: torch.Size, copies: int, whose: str = "") -> None:
+    """Covariances grow with the square of the features: without this a run would fail in its last round."""
+    classes, features = head
+    what = f"ccvr: a covariance of {features:,} features for each of {classes} classes{whose}"
+    check_fits(copies * classes * features**2 * 8, what)

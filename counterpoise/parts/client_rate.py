@@ -7,7 +7,7 @@ from counterpoise.core.part import Census, ClientData, Part, Visit, whole_slot
 from counterpoise.core.tree import Params, Tree
 
 
-@part(paper="FedWCM-X (paper 001), Algorithm 3")
+@part(paper="FedWCM-X, Algorithm 3")
 def rate_by_steps() -> Part:
     """``lr_k = lr Bhat / B_k``, B_k a client's local steps and Bhat those of a client of mean size: all travel equally far.
 

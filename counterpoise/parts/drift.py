@@ -144,6 +144,7 @@ def server_direction(alpha: Fraction = 0.1, momentum_form: MomentumForm = "resol
         finish=finish,
         update=update,
         reveals=Reveals(upload=TRAVELLED),
+        follows_server=alpha < 1,
     )
 
 

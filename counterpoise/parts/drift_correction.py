@@ -10,7 +10,7 @@ from counterpoise.core.tree import Params, Tree, add, subtract, tmap, zeros
 from counterpoise.parts.drift import CHANGE, TRAVELLED, length_of, over_all_clients
 from counterpoise.registry.schema import NonNegative
 
-PAPER = "FedSat (paper 004), equations 5 to 7"
+PAPER = "FedSat, equations 5 to 7"
 Reference = Literal["displacement", "stale", "control"]
 
 

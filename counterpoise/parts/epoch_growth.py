@@ -17,7 +17,7 @@ GROWTH = Chart(
 )
 
 
-@part(paper="FedCGNM (paper 000), section 3.3")
+@part(paper="FedCGNM, section 3.3")
 def epoch_growth() -> Part:
     """Records ``samples that a client trains on / samples that it has`` of each client, when it last took part; changes nothing."""
 

@@ -6,16 +6,15 @@ from typing import Literal, TypeAlias
 
 import torch
 import torch.nn.functional as F  # noqa: N812
-from torch import Tensor, nn
+from torch import Tensor
 
 from counterpoise.core.method import part
 from counterpoise.core.part import Batch, Census, Outputs, Part, Stats
 from counterpoise.core.tree import Params, Tree
-from counterpoise.errors import ConfigError
-from counterpoise.models.heads import has_features
+from counterpoise.models.heads import with_features
 from counterpoise.registry.schema import NonNegative
 
-FEDBAL = "FedBal (paper 002)"
+FEDBAL = "FedBal"
 FBL = "Li, Cheung & Jiang 2022, Feature-Balanced Loss (ICME)"
 SHORTEST = 1e-12  # added to the norm of the features
 Schedule: TypeAlias = Literal["local", "global", "released"]
@@ -72,7 +71,11 @@ def _balanced(strength: float, schedule: Schedule, normalise: Normalise) -> Part
 
     told = schedule != "local"
     return Part(
-        adapt=_with_features, init=init if told else None, send=send if told else None, start=start, loss=loss
+        adapt=with_features("the feature-balanced loss"),
+        init=init if told else None,
+        send=send if told else None,
+        start=start,
+        loss=loss,
     )
 
 
@@ -87,11 +90,3 @@ def rarity(counts: Tensor, normalise: Normalise = "max") -> Tensor:
 def epochs_done(passed: Tensor, steps: Tensor, epochs: Tensor) -> Tensor:
     """[] whole epochs that are over, from the share of steps that is: by whole numbers, since 0.3 * 10 may be below 3."""
     return torch.floor(torch.round(passed * steps) * epochs / steps.clamp(min=1))
-
-
-def _with_features(module: nn.Module) -> nn.Module:
-    if not has_features(module):
-        raise ConfigError(
-            f"the feature-balanced loss needs a model with `features` and `head`, not {type(module).__name__}"
-        )
-    return module

@@ -20,7 +20,7 @@ def etf_projection() -> Part:
     return Part(adapt=lambda module: replace_head(module, ProjectedFrame, "etf_projection"))
 
 
-@part(paper="the FedETF of FedReLa (paper 003); dot regression: Yang et al. 2022, arXiv:2203.09081")
+@part(paper="the FedETF of FedReLa; dot regression: Yang et al. 2022, arXiv:2203.09081")
 def dot_regression() -> Part:
     """``w_y^2 / 2 (m_y . h - 1)^2``, ``w_c^2 = (B / classes in the batch) / n_c in the batch``, h = BN(f) / |BN(f)|, m_c fixed."""
 

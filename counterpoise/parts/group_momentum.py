@@ -14,7 +14,7 @@ from counterpoise.core.tree import Params, Tree, leaves, tmap
 from counterpoise.parts.grouping import Grouping, group_members
 from counterpoise.registry.schema import Count, ProperFraction
 
-PAPER = "FedCGNM (paper 000), Algorithm 1"
+PAPER = "FedCGNM, Algorithm 1"
 SHORTEST = 1e-12  # a momentum shorter than this is not stretched to length one: 0 / 0 is 0
 
 GroupBatches: TypeAlias = Literal["shared", "separate"]

@@ -12,7 +12,7 @@ from counterpoise.core.tree import Params, Tree
 TITLE = "Cosine of each layer with the one sent, mean over clients"
 
 
-@part(paper="FedBal (paper 002), Figure 3")
+@part(paper="FedBal, Figure 3")
 def layer_cosines() -> Part:
     """Records ``mean_k cos(W_l, W_l + delta_k)`` of the weights of every layer l; changes nothing.
 

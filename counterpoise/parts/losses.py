@@ -12,8 +12,9 @@ from counterpoise.core.part import Batch, Outputs, Part
 from counterpoise.core.tree import Tree
 from counterpoise.models.heads import CosineHead, replace_head
 from counterpoise.parts.counts import Counts, from_counts
-from counterpoise.registry.schema import NonNegative, Positive
+from counterpoise.registry.schema import Fraction, NonNegative, Positive
 
+FEDRS = "Li & Zhan 2021, FedRS: Federated Learning with Restricted Softmax (KDD)"
 ABSENT = 1e-8  # what FedLC takes as the count of a class a client does not have
 CLOSE_TO_ZERO = 1e-12
 
@@ -93,5 +94,18 @@ def fedlc(tau: NonNegative = 1.0) -> Part:
 
     def loss(outputs: Outputs, batch: Batch, slot: Tree) -> Tensor:
         return F.cross_entropy(outputs.logits + slot["shift"], batch.y, reduction="none")
+
+    return from_counts(constants, "local", loss=loss)
+
+
+@part(paper=FEDRS, off={"alpha": 1.0})
+def restricted_softmax(alpha: Fraction = 0.5) -> Part:
+    """``CE(s z)``, ``s_c = alpha`` for a class that the client does not have, else 1: absent classes are pushed away less."""
+
+    def constants(n: Tensor) -> Tree:
+        return {"scale": torch.where(n > 0, 1.0, alpha)}
+
+    def loss(outputs: Outputs, batch: Batch, slot: Tree) -> Tensor:
+        return F.cross_entropy(slot["scale"] * outputs.logits, batch.y, reduction="none")
 
     return from_counts(constants, "local", loss=loss)

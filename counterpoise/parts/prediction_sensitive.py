@@ -14,7 +14,7 @@ from counterpoise.metrics.confusion import confusion
 from counterpoise.parts.held_out import note_training_samples
 from counterpoise.registry.schema import Positive
 
-PAPER = "FedSat (paper 004), equations 2 to 4"
+PAPER = "FedSat, equations 2 to 4"
 
 
 @part(paper=PAPER, off={"highest": 1.0})
@@ -26,7 +26,7 @@ def prediction_sensitive(
     """``cs[y, argmax z] * loss``: the costs of wrong pairs run from `lowest` to `highest` by how often they occur; right answers cost 1.
 
     M counts true and predicted classes of what the client holds out, by the received model, and then of each batch after its
-    costs are used (spec 2.6.5). Off its diagonal ``cs = lowest + (M - min) / (max - min) (highest - lowest)``; where all
+    costs are used. Off its diagonal ``cs = lowest + (M - min) / (max - min) (highest - lowest)``; where all
     entries are equal, `lowest`. Without held-out samples the client's training samples are counted.
     """
 

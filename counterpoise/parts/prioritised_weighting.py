@@ -14,7 +14,7 @@ from counterpoise.core.tree import Params, Tree
 from counterpoise.parts.held_out import note_training_samples
 from counterpoise.registry.schema import Count, Fraction, NonNegative, Positive
 
-PAPER = "FedSat (paper 004), equations 8 to 22"
+PAPER = "FedSat, equations 8 to 22"
 SLACK = 1e-9  # equal errors may differ in their last bits
 LEAST_ERROR = 1e-8
 ErrorNorm = Literal["client", "round"]
@@ -35,7 +35,7 @@ def prioritised_weighting(
 
     ``E_i = miss_weight FNR_i / max FNR + false_alarm_weight FPR_i / max FPR`` from the counts that the workers send of the model
     on what they hold out. They replace the weights of earlier rules. As printed (error_norm = "client") E says how even errors are,
-    not how large: a client that always predicts one class can get all weight (spec 2.6.28).
+    not how large: a client that always predicts one class can get all weight.
     """
 
     def init(params: Params, census: Census, surveys: Tree) -> Tree:

@@ -6,14 +6,13 @@ from typing import Literal
 
 import torch
 import torch.nn.functional as F  # noqa: N812
-from torch import Tensor, nn
+from torch import Tensor
 
 from counterpoise.core.messages import average_buffers
 from counterpoise.core.method import part
 from counterpoise.core.part import SILENT, Batch, Census, Chart, Exchange, Outputs, Part, Stats, whole_slot
 from counterpoise.core.tree import Params, Tree, add
-from counterpoise.errors import ConfigError
-from counterpoise.models.heads import has_features
+from counterpoise.models.heads import with_features
 from counterpoise.parts.class_weights import weight_by_class
 from counterpoise.parts.counts import SUM_OF_COUNTS, class_counts
 from counterpoise.registry.schema import NonNegative
@@ -36,13 +35,6 @@ def ratio_loss(
     counts: a stand-in without such samples, ``R_c = n_max / n_c`` of all clients' counts; absent classes have R = 1.
     """
 
-    def adapt(module: nn.Module) -> nn.Module:
-        if not has_features(module):
-            raise ConfigError(
-                f"ratio_loss: source = 'auxiliary' needs a model with `features` and `head`, not {type(module).__name__}"
-            )
-        return module
-
     def init(params: Params, census: Census, tallied: Tree) -> Tree:
         if source == "auxiliary":
             return {"weights": torch.ones(census.classes, dtype=torch.float64)}
@@ -61,7 +53,7 @@ def ratio_loss(
         return delta, {"weights": (alpha + beta * update_ratios(means.double().cpu()))}
 
     return Part(
-        adapt=adapt if source == "auxiliary" else None,
+        adapt=with_features("ratio_loss: source = 'auxiliary'") if source == "auxiliary" else None,
         tally=class_counts if source == "counts" else None,
         init=init,
         send=whole_slot,

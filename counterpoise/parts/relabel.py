@@ -24,7 +24,7 @@ from counterpoise.core.tree import Params, Tree
 from counterpoise.errors import ConfigError, DataError
 from counterpoise.registry.schema import Count, Interval, Moment
 
-PAPER = "FedReLa (paper 003), Algorithm 1"
+PAPER = "FedReLa, Algorithm 1"
 LEAST_DEVIATION = 1e-6
 Percent = Annotated[float, Interval(0, 100, open_high=True)]
 Chance = Annotated[float, Interval(0, 1, open_low=True)]

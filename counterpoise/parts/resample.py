@@ -19,7 +19,7 @@ from counterpoise.errors import ConfigError
 from counterpoise.parts.counts import SUM_OF_COUNTS, Counts, class_counts
 from counterpoise.registry.schema import Fraction, Interval
 
-PAPER = "FedCGNM (paper 000), section 3.3"
+PAPER = "FedCGNM, section 3.3"
 
 
 @part(paper=PAPER, off={"rate": 0.0})

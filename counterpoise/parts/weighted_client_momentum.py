@@ -30,7 +30,7 @@ from counterpoise.parts.scarcity import (
 )
 from counterpoise.registry.schema import Fraction, NonNegative, Positive
 
-PAPER = "FedWCM (paper 001), Algorithm 1, equations 3 to 6"
+PAPER = "FedWCM, Algorithm 1, equations 3 to 6"
 SENT = ("direction", "alpha", "gaps")
 CHARTS = (
     Chart("alpha", "curve", "Share of a client's own gradient in its next steps", lambda slot: slot["alpha"]),
@@ -121,6 +121,7 @@ def weighted_client_momentum(
         weigh=weigh,
         update=update,
         charts=CHARTS,
+        follows_server=first < 1,
         reveals=Reveals(
             tally=f"{OF_EACH_CLASS}, and the classes' shares of each client, added up",
             upload=f"{TRAVELLED}, and its score: how much of its data is of scarce classes",

@@ -8,6 +8,8 @@ from typing import Any
 from counterpoise.results.results import RunResult
 
 MOST = 40  # entries of one chart that are listed one by one
+WIDEST = 12  # classes of a flow that is shown as a table too: its rows fit 120 characters
+CORNER = "from | to"
 
 
 def inside_lines(run: RunResult) -> Iterator[str]:
@@ -49,6 +51,17 @@ def _flow(
     if len(cells) > MOST:
         yield f"  ... and {len(cells) - MOST} more"
     yield f"  sum: {sum(value for value, _, _ in cells):.4g}"
+    if len(rows) <= WIDEST:
+        yield from _crossed(rows, names)
+
+
+def _crossed(rows: Sequence[Sequence[float]], names: Sequence[str]) -> Iterator[str]:
+    """All entries, from class by row and to class by column, with the sum of each row."""
+    titles = [f"{place} {name}"[:20] for place, name in enumerate(names)]
+    wide = max(map(len, [CORNER, *titles]))
+    yield f"  {CORNER:{wide}}" + "".join(f"{place:>7}" for place in [*range(len(rows)), "sum"])
+    for title, row in zip(titles, rows, strict=True):
+        yield f"  {title:{wide}}" + "".join(f"{value:>7.6g}" for value in [*row, sum(row)])
 
 
 def _tree(nodes: Sequence[Any], chart: Mapping[str, Any], record: Mapping[str, Any]) -> Iterator[str]:

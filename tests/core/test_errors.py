@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import errno
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+import counterpoise
 from counterpoise.errors import (
     SHOWN_CHARACTERS,
     SHOWN_OF_A_LINE,
@@ -124,3 +127,21 @@ def test_a_message_is_one_line_of_bounded_length() -> None:
 def test_a_lack_of_memory_is_known_in_all_its_forms(error: Exception) -> None:
     assert is_out_of_memory(error)
     assert not is_out_of_memory(RuntimeError("shape mismatch"))
+
+
+def _seen_texts(source: str) -> list[str]:
+    """Every text of a module but its first lines, which only readers of the code see."""
+    module = ast.parse(source)
+    return [
+        node.value
+        for statement in module.body[1:]
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+
+
+def test_no_text_that_users_see_names_a_paper_by_a_number_of_ours() -> None:
+    package = Path(counterpoise.__file__).parent
+    texts = [text for path in package.rglob("*.py") for text in _seen_texts(path.read_text())]
+    assert len(texts) > 1000
+    assert [text for text in texts if re.search(r"\bspec \d|\bpaper \d", text)] == []

@@ -29,6 +29,17 @@ def test_two_gradient_sources_are_refused_with_both_names() -> None:
     assert "sam and global_perturbation each set the gradient" in _message(["fedsam", "global_perturbation"])
 
 
+def test_two_momenta_of_the_server_are_refused_with_both_names() -> None:
+    message = _message(["fedwcm", "fedcm"])
+    assert "weighted_client_momentum and server_direction each lead local steps by the server's" in message
+    assert "keep one of: weighted_client_momentum, server_direction" in message
+    assert "amended_adaptive and server_direction each lead" in _message(["fedlada", "server_direction"])
+    assert "each lead" in _message(["mofedsam", "weighted_client_momentum"])
+    assert (
+        len(build_method(["fedwcm", {"fedcm": {"alpha": 1.0}}]).parts) == 2
+    )  # switched off it leads nowhere
+
+
 def test_three_owners_are_all_listed() -> None:
     assert "keep one of: focal, ldam, fedlc" in _message(["fedavg", "focal", "ldam", "fedlc"])
 

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("flwr", reason="flwr is not installed: pip install 'counterpoise[flower]'")
@@ -27,9 +28,13 @@ from deployed import (
     wait_until,
 )
 
+from counterpoise.core.codec import digest
+from counterpoise.core.tree import Tree
 from counterpoise.flower import children, commands
 from counterpoise.flower.job import JobFolder
+from counterpoise.flower.memory import DiskMemory
 from counterpoise.run.config.experiment import make_experiment
+from counterpoise.run.store.checkpoint import CheckpointStore
 from counterpoise.run.store.folder import RunFolder, read_rows
 from counterpoise.system.toml import write_toml
 
@@ -94,6 +99,53 @@ def test_group_momentum_and_two_trainings_in_one_message_equal_one_process_bit_f
             expected.append(embedded_sha(config, tmp_path / f"alone-{len(found)}"))
     assert [summary["params_sha256"] for summary in found] == expected
     assert [summary["skipped_rounds"] for summary in found] == [0, 0, 0]
+
+
+JUDGED = {"partition": {**SETTING["partition"], "clients": 4, "validation": 0.2}, "cohort": {"size": 3}}
+
+
+@pytest.mark.deploy
+@pytest.mark.parametrize(
+    ("method", "kept"),
+    [
+        ("fedbal", None),
+        ({"fedrela": {"at": 2, "tau": 30.0, "audit": "flow"}}, "relabel"),
+        ({"fedsat": {"workers": 3}}, "drift_correction"),
+    ],
+    ids=["fedbal", "fedrela", "fedsat"],
+)
+def test_balancers_new_labels_and_judging_workers_equal_one_process_bit_for_bit(
+    method: Any, kept: str | None, tmp_path: Path
+) -> None:
+    """The model, what each client keeps on its own disk, and what parts tell of themselves."""
+    config, out, alone = experiment(method, 6, **JUDGED), tmp_path / "out", tmp_path / "alone"
+    summary = commands.up(config, out)
+    assert summary["params_sha256"] == embedded_sha(config, alone)
+    there, here = _kept_by_clients(out), _kept_in(alone)
+    assert {name: digest(own) for name, own in there.items()} == {n: digest(own) for n, own in here.items()}
+    assert {part for own in there.values() for part in own} == ({kept} if kept else set())
+    told = [[row["diagnostics"] for row in read_rows(RunFolder(run).metrics)] for run in (out, alone)]
+    assert told[0] == told[1]
+    if kept == "relabel":  # labels changed, and other rounds came after it
+        assert np.sum(told[0][-2]["relabel"]["flow"]) > 0
+
+
+def _kept_by_clients(out: Path) -> dict[str, Tree]:
+    """Client -> the newest memory in its own folder."""
+    folder, found = JobFolder(out), {}
+    for place in folder.clients.iterdir():
+        disk = DiskMemory(place, folder.run_id(), place.name)
+        if disk.folder.is_dir():
+            newest = max(disk.folder.iterdir(), key=lambda path: path.stat().st_mtime_ns)
+            found[place.name] = disk.load(newest.name) or {}
+    return found
+
+
+def _kept_in(out: Path) -> dict[str, Tree]:
+    """Client -> its memory at the end of a run in one process."""
+    saved = CheckpointStore(RunFolder(out).checkpoints).load()
+    assert saved is not None
+    return {str(client): own for client, own in saved.memory.items()}
 
 
 def _reach_the_middle(out: Path, moment: int) -> None:

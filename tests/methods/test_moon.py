@@ -21,7 +21,7 @@ CLOSE = 1e-12
 
 
 def contrast(own: list[float], received: list[float], previous: list[float], temperature: float) -> float:
-    """The contrastive part of the loss of one sample with these features."""
+    """The contrastive penalty of one sample with these features."""
     logits = torch.zeros(1, 2, dtype=torch.float64)
     slot = {
         name: {"f": torch.tensor([f], dtype=torch.float64)}
@@ -30,9 +30,9 @@ def contrast(own: list[float], received: list[float], previous: list[float], tem
     outputs = Outputs(
         logits, torch.tensor([own], dtype=torch.float64), lambda params: Outputs(logits, params["f"])
     )
-    loss = PARTS.build("model_contrastive", {"mu": 1.0, "temperature": temperature}).loss
-    assert loss is not None
-    return float(loss(outputs, Batch(logits, torch.tensor([0]), torch.ones(1)), slot)) - math.log(2)
+    penalty = PARTS.build("model_contrastive", {"mu": 1.0, "temperature": temperature}).penalty
+    assert penalty is not None
+    return float(penalty(outputs, Batch(logits, torch.tensor([0]), torch.ones(1)), slot))
 
 
 def test_the_loss_is_that_of_the_paper_worked_by_hand() -> None:
@@ -54,6 +54,13 @@ def test_on_a_first_visit_nothing_pulls_and_later_something_does() -> None:
     assert distance(once[0].params, once[1].params) < CLOSE
     twice = [run_rounds(sim, state, 1) for sim, state in zip((moon, plain), once, strict=True)]
     assert distance(twice[0].params, twice[1].params) > 1e-6
+
+
+def test_the_contrast_stands_beside_another_loss() -> None:
+    first, plain = simulate(["moon", "balanced_softmax"]), simulate(["fedavg", "balanced_softmax"])
+    once = [run_rounds(sim, rounds=1) for sim in (first, plain)]
+    assert distance(once[0].params, once[1].params) < CLOSE
+    assert distance(run_rounds(first, once[0]).params, run_rounds(plain, once[1]).params) > 1e-6
 
 
 def test_a_client_keeps_its_last_local_model() -> None:

@@ -31,6 +31,7 @@ from counterpoise.models.heads import CosineHead
 from counterpoise.parts.ccvr import ClassSums, Gaussians, class_sums, fit_head, gaussians
 from counterpoise.run.simulation import Simulation
 from counterpoise.server.round import ServerState
+from counterpoise.system import capacity
 
 SPEC = ["fedavg", {"ccvr": {"samples": 80, "steps": 40}}]
 
@@ -249,6 +250,27 @@ def with_cosine_head() -> nn.Module:
 def test_a_model_without_features_or_with_another_head_is_refused(model: nn.Module) -> None:
     with pytest.raises(ConfigError, match="`features` and a plain linear layer `head`"):
         simulate(SPEC, model=model)
+
+
+def test_features_too_wide_for_a_covariance_are_refused_before_the_run() -> None:
+    wide = small_model(
+        "mlp", hidden=[400_000]
+    )  # 5 TB for a client of 4 classes, more than any machine of this kind has
+    with pytest.raises(ConfigError, match=r"ccvr: .* 400,000 features for each of 4 classes needs .* GB"):
+        simulate(SPEC, model=wide)
+    simulate(["fedavg", {"ccvr": {"samples": 0}}], model=wide)  # switched off it has none
+
+
+def test_covariances_of_too_many_clients_at_once_are_refused_before_round_0(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    size = 4 * 1500**2 * 8  # of one client, in bytes: 72 MB
+    wide = small_model("mlp", hidden=[1500])
+    monkeypatch.setattr(capacity, "available_bytes", lambda: 8 * size - 1)
+    with pytest.raises(ConfigError, match=r"1,500 features .* of 3 clients needs 576\.0 MB of memory"):
+        simulate(SPEC, model=wide).open()
+    monkeypatch.setattr(capacity, "available_bytes", lambda: 8 * size)
+    simulate(SPEC, model=wide).open()
 
 
 def test_no_virtual_features_switch_it_off() -> None:

@@ -24,6 +24,7 @@ LOSSES: list[tuple[str, dict[str, Any]]] = [
     ("balanced_softmax", {"tau": 0.7}),
     ("ldam", {"scale": 3.0}),
     ("fedlc", {"tau": 0.8}),
+    ("restricted_softmax", {"alpha": 0.3}),
     ("weighted_ce", {}),
     ("class_balanced", {"beta": 0.9}),
 ]
@@ -31,6 +32,7 @@ NEUTRAL_WHEN_EQUAL = [
     ("balanced_softmax", {}),
     ("balanced_softmax", {"tau": 0.3}),
     ("fedlc", {}),
+    ("restricted_softmax", {"alpha": 0.0}),
     ("weighted_ce", {}),
     ("class_balanced", {}),
     ("class_balanced", {"beta": 0.5}),
@@ -68,6 +70,34 @@ def test_balanced_softmax_counts_an_absent_class_as_one_sample() -> None:
     absent = per_sample(built("balanced_softmax"), [6, 3, 0, 0], logits, [0] * 6)
     once = per_sample(built("balanced_softmax"), [6, 3, 1, 1], logits, [0] * 6)
     assert torch.equal(absent, once)
+
+
+def test_restricted_softmax_halves_the_logits_of_absent_classes() -> None:
+    logits = torch.tensor([[1.0, 2.0, -1.0], [0.0, -4.0, 3.0]], dtype=torch.float64)
+    found = per_sample(built("restricted_softmax"), [3, 0, 2], logits, [0, 2])
+    first, second = (math.exp(1), math.exp(1), math.exp(-1)), (1, math.exp(-2), math.exp(3))
+    expected = [-math.log(first[0] / sum(first)), -math.log(second[2] / sum(second))]
+    assert found.tolist() == pytest.approx(expected, rel=1e-12)
+
+
+@given(st.floats(0, 1), st.integers(0, 10**6))
+@settings(max_examples=50, deadline=None)
+def test_restricted_softmax_pushes_absent_classes_away_by_alpha_times_their_chance(
+    alpha: float, seed: int
+) -> None:
+    logits = torch.randn(1, 4, generator=generator(seed, "logits"), dtype=torch.float64).requires_grad_()
+    value = per_sample(built("restricted_softmax", alpha=alpha), [5, 0, 1, 0], logits, [2])
+    (slope,) = torch.autograd.grad(value.sum(), logits)
+    scale = torch.tensor([1, alpha, 1, alpha], dtype=torch.float64)
+    chance = (scale * logits.detach()).softmax(-1)
+    expected = scale * chance - torch.tensor([0, 0, 1.0, 0], dtype=torch.float64)
+    torch.testing.assert_close(slope, expected)
+
+
+def test_restricted_softmax_of_alpha_one_is_cross_entropy_bit_for_bit() -> None:
+    logits, labels = _logits(), [0, 1, 0, 1, 1, 0]
+    found = per_sample(built("restricted_softmax", alpha=1.0), [3, 2, 0, 0], logits, labels)
+    assert torch.equal(found, F.cross_entropy(logits, torch.tensor(labels), reduction="none"))
 
 
 def test_ldam_margins_are_largest_for_the_rarest_present_class() -> None:

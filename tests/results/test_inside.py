@@ -44,6 +44,28 @@ def test_show_says_how_many_labels_went_from_which_class_to_which(finished: Path
     assert [int(v) for v in listed.values()] == sorted(expected.values(), reverse=True)[:40]
 
 
+def test_show_has_a_table_of_old_labels_against_new_ones(finished: Path) -> None:
+    said = call("show", str(finished)).out.splitlines()
+    run = read_result(finished)
+    flow, names = run.scored[-1]["diagnostics"]["relabel"]["flow"], run.record["data"]["classes"]
+    begin = next(k for k, line in enumerate(said) if line.strip().startswith("from | to"))
+    assert said[begin].split()[3:] == [*map(str, range(len(names))), "sum"]
+    for place, (name, row) in enumerate(zip(names, flow, strict=True)):
+        assert said[begin + 1 + place].split() == [*map(str, (place, name, *row, sum(row)))]
+
+
+def test_the_table_keeps_large_numbers_whole_and_its_columns_straight() -> None:
+    corner, *rows = list(inside_lines(_made({"kind": "flow"}, [[0, 123_456], [7, 0]])))[-3:]
+    assert [len(line) for line in rows] == [len(corner)] * 2
+    assert rows[0].split() == ["0", "0", "0", "123456", "123456"]
+
+
+def test_of_many_classes_only_the_largest_flows_are_shown() -> None:
+    lines = list(inside_lines(_made({"kind": "flow"}, [[1.0] * 30] * 30)))
+    assert lines[-2:] == ["  ... and 860 more", "  sum: 900"]
+    assert len(lines) == 44
+
+
 def _made(chart: dict[str, object], value: object) -> RunResult:
     rows = [{"round": 6, "accuracy": 0.5, "diagnostics": {"p": {"n": value}}}]
     record = {"charts": [{"part": "p", "name": "n", "title": "Title", "axis": "", **chart}]}
