@@ -129,7 +129,10 @@ def _rung(number: int, trials: int, race: Race, memory: Memory, execution: Execu
         return memory.rungs[number]
     if memory.finals is not None:
         return None
-    rung = plan_rung(trials, race.course.experiment.rounds, _time(race, execution, race.pace(), HALVING))
+    least = memory.rungs[-1].rounds if memory.rungs else 1
+    rung = plan_rung(
+        trials, race.course.experiment.rounds, _time(race, execution, race.pace(), HALVING), least
+    )
     if rung is not None:
         memory.keep(rungs=[*memory.rungs, rung])
     return rung

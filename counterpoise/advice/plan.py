@@ -58,16 +58,17 @@ class Clock:
         return max(0.0, self.limit - self.spent)
 
 
-def plan_rung(trials: int, rounds: int, spend: Time) -> Rung | None:
+def plan_rung(trials: int, rounds: int, spend: Time, least: int = 1) -> Rung | None:
     """The next rung of a race that halves its trials until as many are left as there are finalists.
 
-    Each rung gets the same time. None if a trial would be too short to tell anything.
+    Each rung gets the same time. None if a trial would be too short to tell anything, or shorter than the `least`
+    rounds that it ran in the rung before.
     """
     if trials <= FINALISTS:
         return None
     halvings = math.ceil(math.log2(trials / FINALISTS))
     rung = _rung(trials, rounds, spend._replace(seconds=spend.seconds / halvings))
-    return None if rung.rounds < SHORTEST * rounds else rung
+    return None if rung.rounds < max(SHORTEST * rounds, least) else rung
 
 
 def _rung(trials: int, rounds: int, share: Time) -> Rung:

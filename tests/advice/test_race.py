@@ -76,6 +76,14 @@ def test_a_rung_that_is_too_short_to_tell_is_not_run() -> None:
     assert plan_rung(FINALISTS, 100, Time(seconds=1e6, processes=1, pace=0.5)) is None
 
 
+def test_no_rung_is_shorter_than_the_one_before() -> None:
+    spend = Time(seconds=600.0, processes=2, pace=0.25)
+    rung = plan_rung(32, 100, spend)
+    assert rung is not None
+    assert plan_rung(32, 100, spend, least=rung.rounds) == rung
+    assert plan_rung(32, 100, spend, least=rung.rounds + 1) is None
+
+
 @pytest.mark.parametrize(
     ("seconds", "trials", "rounds"),
     [(1e4, 4, 100), (1e3, 3, 100), (800.0, 2, 100), (500.0, 2, 79), (1.0, 2, 20)],
