@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from counterpoise.models.model import MODELS
     from counterpoise.report.table import table
     from counterpoise.server.cohort import Cohort
+    from counterpoise.trained.load import load_run
 
 _HOMES = {
     "advise": "advice.api",
@@ -46,6 +47,7 @@ _HOMES = {
     "MODELS": "models.model",
     "table": "report.table",
     "Cohort": "server.cohort",
+    "load_run": "trained.load",
 }
 
 __all__ = [
@@ -67,6 +69,7 @@ __all__ = [
     "build_method",
     "compose",
     "load_data",
+    "load_run",
     "method",
     "part",
     "simulate",

@@ -2,41 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from torch import nn
 
 from counterpoise.core.local import Local
 from counterpoise.core.method import Method, MethodSpec
 from counterpoise.data.federation import Federation
 from counterpoise.data.prepare import load_data, split_federation
+from counterpoise.data.preprocessing import preprocessing_of
 from counterpoise.engines.choose import EngineSettings
+from counterpoise.errors import DataError
 from counterpoise.privacy.settings import PrivacySettings
 from counterpoise.registry.schema import Count, Seed
 from counterpoise.registry.settings import check_arguments, read_parameters, refuse_unknown
+from counterpoise.report.confusion import Confusion
+from counterpoise.report.outcome import Facts, five_lines, outcome_html
 from counterpoise.run.build import build_simulation
 from counterpoise.run.driver import drive
-from counterpoise.run.patience import GivenUpError, why_given_up
+from counterpoise.run.giving_up import GivenUpError, why_given_up
+from counterpoise.run.simulation import Simulation
 from counterpoise.run.summary import summarise
+from counterpoise.run.trained import Predictions, TrainedModel
 from counterpoise.server.cohort import Cohort
+from counterpoise.server.round import ServerState
 
 __all__ = ["SimulationResult", "load_data", "simulate", "split"]
 
 split = split_federation
 
+USE = "use it: .predict(x), .module, .rows, .confusion()"
 _NESTED = {"local": Local, "engine": EngineSettings, "cohort": Cohort, "privacy": PrivacySettings}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SimulationResult(Mapping[str, Any]):
-    """The result of a run: summary by key, rows of all rounds, trained module."""
+    """The result of a run: summary by key, rows of all rounds, and the trained module, which takes data as in training."""
 
     summary: dict[str, Any]
     rows: list[dict[str, Any]]
-    module: nn.Module
+    module: TrainedModel
+    facts: Facts
+
+    def __repr__(self) -> str:
+        return "\n".join(five_lines(self.summary, self.facts))
+
+    def _repr_html_(self) -> str:
+        return outcome_html(five_lines(self.summary, self.facts))
+
+    def predict(self, x: Any) -> Predictions:
+        """Named classes and probabilities of rows of a frame, pixels or numbers, as they were before training."""
+        return self.module.predict(x)
+
+    def confusion(self) -> Confusion:
+        """The counts of the last model on the test set; `draw` makes a picture of them."""
+        if "confusion" not in self.summary:
+            raise DataError("there are no confusion counts: no test set, or very many classes")
+        return Confusion(np.array(self.summary["confusion"], dtype=np.int64), self.module.classes)
 
     def __getitem__(self, key: str) -> Any:
         return self.summary[key]
@@ -56,26 +82,56 @@ def simulate(
     rounds: Count = 50,
     seed: Seed = 0,
     evaluate_every: Count = 1,
-    watch: Callable[[Mapping[str, Any], int], None] | None = None,
+    patience: Count | None = None,
+    on_round: Callable[[Mapping[str, Any]], None] | None = None,
+    progress: bool = False,
     **settings: Any,
 ) -> SimulationResult:
     """Run a method on a federation in this process; ``settings`` are those of ``build_simulation``: local, cohort, engine, privacy.
 
-    `watch` is called after each round with its row and the total number of rounds.
+    `patience` ends the run after so many evaluations without a better balanced accuracy on validation samples; the model is
+    that of the last round. `on_round` is called with the row of each round, `progress` shows a bar.
     """
     known = {*read_parameters(simulate), *read_parameters(build_simulation)}
     refuse_unknown("simulate", settings, known, _NESTED)
-    check_arguments("simulate", simulate, evaluate_every=evaluate_every)
-    simulation = build_simulation(federation, method, model, rounds=rounds, seed=seed, **settings)
+    check_arguments("simulate", simulate, evaluate_every=evaluate_every, progress=progress)
+    simulation = build_simulation(
+        federation, method, model, rounds=rounds, seed=seed, patience=patience, **settings
+    )
     rows, seconds = [], 0.0
-    with closing(simulation):
+    with closing(simulation), _shown(simulation, progress) as show:
         state = simulation.open()
         for [ended] in drive([simulation], [state], evaluate_every):
             state = ended.state
             rows.append(ended.row)
             seconds += ended.seconds
-            if watch is not None:
-                watch(ended.row, simulation.rounds)
+            show(ended.row)
+            if on_round is not None:
+                on_round(ended.row)
     if why := why_given_up(rows, simulation.settings.max_skipped, simulation.rounds):
         raise GivenUpError(f"simulate has no result: {why}")
-    return SimulationResult(summarise(simulation, state, rows, seconds), rows, simulation.module(state))
+    return outcome_of(simulation, state, rows, seconds)
+
+
+def outcome_of(
+    simulation: Simulation, state: ServerState, rows: list[dict[str, Any]], seconds: float
+) -> SimulationResult:
+    """The result of a simulation that has reached this state."""
+    federation = simulation.work.federation
+    module, name = simulation.module(state), type(simulation.work.model.module).__name__
+    facts = Facts(federation.name or "own data", federation.classes, len(federation.clients), name, USE)
+    trained = TrainedModel(module, preprocessing_of(federation))
+    return SimulationResult(summarise(simulation, state, rows, seconds), rows, trained, facts)
+
+
+@contextmanager
+def _shown(simulation: Simulation, progress: bool) -> Iterator[Callable[[Mapping[str, Any]], None]]:
+    """Shows the row of each round in a bar, if one is wanted; Rich takes a while to import."""
+    if not progress:
+        yield lambda row: None
+        return
+    from counterpoise.run.progress import Live
+
+    with Live() as bar:
+        bar.say_notes(simulation)
+        yield lambda row: bar.round_ended(row, simulation.rounds)

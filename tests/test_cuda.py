@@ -93,6 +93,15 @@ def test_batch_norm_with_decay_and_clipping_agrees(engine: str) -> None:
     assert distance(here, there) < 1e-8
 
 
+@pytest.mark.parametrize("engine", [*ENGINES, "compiled"])
+def test_dropout_draws_the_same_as_on_a_cpu(engine: str) -> None:
+    where = ENGINES.get(engine, replace(GPU_STACKED, compile=True))
+    here, there = (
+        state_of("scaffold", one, model=small_model(hidden=[6], dropout=0.4)) for one in (LOOP, where)
+    )
+    assert distance(here, there) < 1e-8
+
+
 @pytest.mark.parametrize("norm", ["batch", "group"])
 def test_convolutions_with_norms_agree(norm: str) -> None:
     federation = unequal_federation(IMAGE)

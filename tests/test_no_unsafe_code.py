@@ -32,9 +32,6 @@ DRAWS = {
 # What draws numbers and takes no generator, or sends pickles from process to process.
 NAMES = {
     "dropout",
-    "Dropout",
-    "Dropout1d",
-    "Dropout2d",
     "alpha_dropout",
     "ProcessPoolExecutor",
     "extractall",
@@ -119,7 +116,7 @@ def test_the_package_has_no_unsafe_line(path: Path) -> None:
         "import numpy as np\nnp.random.seed(0)", "import numpy as np\nnp.random.rand(3)", "import numpy as np\nnp.random.default_rng()",
         "from numpy.random import shuffle\nshuffle([1])", "import torch\ntorch.rand(3)", "import torch\ntorch.randperm(3)",
         "import torch\ntorch.rand_like(x)", "x.normal_()", "x.multinomial(3)", "from torch.nn import init\ninit.xavier_uniform_(x)",
-        "from torch import nn\nnn.Dropout(0.5)", "import torch.nn.functional as F\nF.dropout(x)",
+        "import torch.nn.functional as F\nF.dropout(x)",
         "import multiprocessing\nmultiprocessing.Pool(2)", "line.send(x)", "worker.line.recv()",
         "path = '/home/me/data'", "text = 'see /{}/main/x'".format("work"), "path = 'C:\\\\data'", "f'{x} /root/{y}'",
         "archive.extractall('x')",
@@ -132,7 +129,7 @@ def test_the_gate_refuses(line: str) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "import torch\ntorch.rand(3, generator=stream)", "stream.manual_seed(3)", "import numpy as np\nnp.random.Generator(np.random.Philox(3))",
+        "from torch import nn\nnn.Dropout(0.5)", "import torch\ntorch.rand(3, generator=stream)", "stream.manual_seed(3)", "import numpy as np\nnp.random.Generator(np.random.Philox(3))",
         "import numpy as np\nnp.random.default_rng(3)", "rng.permutation(3)", "line.send_bytes(x)", "line.recv_bytes()",
         "import numpy as np\nnp.load('x', allow_pickle=False)", "import torch\ntorch.compile(x)", "re.compile('x')",
         "x.normal_(generator=stream)", "path = '/proc/cpuinfo'", "text = 'and/or'", "url = 'https://x.org/home/y'",

@@ -18,9 +18,11 @@ from counterpoise.cli import (
     describe,
     experiments,
     flower,
+    init,
     privacy,
     report,
     runs,
+    trained,
     watch,
 )
 from counterpoise.cli.interrupt import OUT_OF_MEMORY, check_memory_limit
@@ -33,6 +35,7 @@ Federated learning under class imbalance.
 
 For a start:
   counterpoise demo                               methods side by side
+  counterpoise init mine.csv --label y            an experiment and a sweep for your table
   counterpoise advise experiment.toml             which method for your data
   counterpoise compare sweep.toml                 your own sweep, to a table and a report
   counterpoise ls methods                         available methods
@@ -40,6 +43,9 @@ For a start:
   counterpoise run experiment.toml local.lr=0.05  one run, a value changed
   counterpoise resume runs/001-fedavg-digits      continue an interrupted run
   counterpoise watch runs                         progress of runs
+  counterpoise predict runs/001-fedavg-digits new.csv -o predictions.csv
+                                                  classes and probabilities of new data
+  counterpoise export runs/001-fedavg-digits DIR  the model as ONNX, plain PyTorch, safetensors
   counterpoise data inspect mine.csv --label y    how skewed your data is
   counterpoise privacy runs/001-fedavg-digits     what the server learned of its clients
 
@@ -75,6 +81,7 @@ def _options(
     pass
 
 
+init.add_to(app)
 experiments.add_to(app)
 advise.add_to(app)
 compare.add_to(app)
@@ -82,6 +89,7 @@ describe.add_to(app)
 runs.add_to(app)
 report.add_to(app)
 privacy.add_to(app)
+trained.add_to(app)
 watch.add_to(app)
 app.add_typer(data.app, name="data")
 app.add_typer(flower.app, name="flower")

@@ -38,17 +38,26 @@ def ls(
     sort: Annotated[
         str | None,
         typer.Option(
-            help="With runs: data (then method and seed), run, method, seed, state, when, or a score."
+            help="With runs: data (then method and seed), run, file, method, seed, state, when, or a score."
         ),
     ] = None,
+    best: Annotated[
+        bool,
+        typer.Option(
+            "--best",
+            help="With runs: only the best of each problem, by the score of --sort, else balanced accuracy.",
+        ),
+    ] = False,
 ) -> None:
     """List methods, parts, data and so on, one line each; or your runs and their states."""
     if kind == "runs":
-        list_runs(folder or Path("runs"), as_json, sort)
+        list_runs(folder or Path("runs"), as_json, sort, best)
     elif folder is not None:
         raise typer.BadParameter(f"{short(folder)}: a folder goes only with `ls runs`")
     elif sort is not None:
         raise typer.BadParameter(f"--sort {short(sort)} goes only with `ls runs`")
+    elif best:
+        raise typer.BadParameter("--best goes only with `ls runs`")
     elif kind is not None and kind not in _kinds():
         raise ConfigError(f"no kind {short(kind)}; {legal_words(kind, _kinds())}")
     elif as_json:
@@ -132,7 +141,7 @@ def _print_run(console: Any, folder: Path) -> None:
     console.print(f"{folder}: {run.method} on {data_words(run.config)}, seed {run.seed}", markup=False)
     _print_learned(console, learned_in(make_experiment(run.config, str(folder))))
     if tallied := run.record.get("tallied"):
-        console.print(f"\nBefore round 0: {sum_line(tallied)}", markup=False)
+        console.print(f"\nBefore the first round: {sum_line(tallied)}", markup=False)
     for line in inside_lines(run):
         console.print(line, markup=False)
 

@@ -42,16 +42,40 @@ def run(experiment: File, overrides: Overrides = None, out: Out = None, as_json:
 
     config = read_experiment(experiment, overrides or [])
     folder = out or next_folder(Path("runs"), f"{config.build_method().name}-{config.data.name}")
-    report(watched(lambda listeners, _: start(config, folder, listeners), folder), folder, as_json)
+    summary = watched(lambda listeners, _: start(config, folder, listeners, file=experiment.name), folder)
+    report(summary, folder, as_json)
 
 
 def resume(
-    folder: Annotated[Path, typer.Argument(help="Folder of the run.")], as_json: AsJson = False
+    folder: Annotated[Path, typer.Argument(help="Folder of the run.")],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(help="Only rounds=NUMBER: go on to so many rounds.")
+    ] = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Continue a run that was stopped or killed, to the result of an uninterrupted run, bit for bit."""
+    """Continue a run that was stopped or killed, to the result of an uninterrupted run, bit for bit.
+
+    With rounds=80 also a finished run goes on, to what a run of 80 rounds would be; one line says if its schedule or its
+    method does not allow that.
+    """
     from counterpoise.run import runner
 
-    report(watched(lambda listeners, _: runner.resume(folder, listeners), folder), folder, as_json)
+    rounds = _rounds_of(overrides or [])
+    summary = watched(lambda listeners, _: runner.resume(folder, listeners, rounds=rounds), folder)
+    report(summary, folder, as_json)
+
+
+def _rounds_of(overrides: list[str]) -> Any:
+    """The number of rounds to go on to; nothing else may change in a run that has begun."""
+    from counterpoise.errors import ConfigError, short
+    from counterpoise.system.toml import override
+
+    given: dict[str, Any] = {}
+    for assignment in overrides:
+        given = override(given, assignment)
+        if set(given) != {"rounds"}:
+            raise ConfigError(f"resume changes only rounds=NUMBER, not {short(assignment)}: start a new run")
+    return given.get("rounds")
 
 
 def validate(experiment: File, overrides: Overrides = None) -> None:
@@ -96,8 +120,8 @@ def _keys_of_sweeps(path: Path) -> list[str]:
 
 def watched(work: Work, folder: Path) -> dict[str, Any]:
     """Run with a progress bar and pictures; an interruption says how to continue."""
-    from counterpoise.cli.progress import Live
     from counterpoise.report.pictures import Pictures
+    from counterpoise.run.progress import Live
     from counterpoise.run.store.folder import RunFolder
 
     with interruptible(RunFolder(folder).resume_hint), Live() as live:
@@ -112,6 +136,8 @@ def report(summary: Mapping[str, Any], folder: Path, as_json: bool) -> None:
             f"note: {summary['rejected_replies']} replies could not be used and {summary['skipped_rounds']} of {summary['rounds']} rounds were skipped; {folder / 'metrics.jsonl'} says why",
             err=True,
         )
+    if "stopped" in summary:
+        typer.echo(f"note: {summary['stopped']}", err=True)
     typer.echo(json.dumps(summary, indent=2) if as_json else f"{table([summary])}\n{folder}")
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from counterpoise.cli.runs import wide_console
+from counterpoise.core.rounds import counted
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -79,4 +80,4 @@ def _heading(found: dict[str, Any]) -> str:
     silent = time.time() - float(found["updated"])
     ended = str(found["state"]).startswith(("done", "stopped"))
     note = f"; nothing new for {silent:.0f} s" if silent > QUIET and not ended else ""
-    return f"round {found['round'] + 1} of {found['rounds']}, {found['state']}; {here} of {len(found['clients'])} clients here{note}"
+    return f"round {counted(found['round'])} of {found['rounds']}, {found['state']}; {here} of {len(found['clients'])} clients here{note}"

@@ -45,8 +45,14 @@ def headers() -> dict[str, str]:
     return {**BEFORE, **dict([first]), "curve": "", **dict(others), **AFTER}
 
 
-def frame(folder: Path, found: Sequence[Progress], console: Console, most: int | None = None) -> Group:
-    """All runs of a folder, at most `most` of them."""
+def frame(
+    folder: Path,
+    found: Sequence[Progress],
+    console: Console,
+    most: int | None = None,
+    tuning: Sequence[str] = (),
+) -> Group:
+    """All runs of a folder, at most `most` of them, and how far tuning is."""
     from rich.console import Group
     from rich.text import Text
 
@@ -54,7 +60,8 @@ def frame(folder: Path, found: Sequence[Progress], console: Console, most: int |
     rest = [Text(f"and {len(found) - len(shown)} more")] if len(found) > len(shown) else []
     troubles = [Text(f"{run.path}: {run.trouble}", style="red") for run in shown if run.trouble]
     table = [_table(folder, shown, console)] if shown else []
-    return Group(Text(_heading(folder, found), style="bold"), *table, *rest, *troubles)
+    told = [Text(line) for line in tuning]
+    return Group(Text(_heading(folder, found), style="bold"), *told, *table, *rest, *troubles)
 
 
 def _heading(folder: Path, found: Sequence[Progress]) -> str:

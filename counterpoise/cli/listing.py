@@ -1,4 +1,4 @@
-"""`ls runs`: the runs of a folder, grouped by data set and method, fitted to a terminal."""
+"""`ls runs`: the runs of a folder, grouped by sweep, data set and method, fitted to a terminal."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ HEADERS = {
     "method": "method",
     "problem": "problem",
     "data": "data",
+    "file": "file",
     "seed": "seed",
     "state": "state",
     "short_state": "state",
@@ -32,36 +33,55 @@ HEADERS = {
     "when": "when",
 }
 STAND_INS = {"problem": "data", "state": "short_state"}  # shorter columns that replace wide ones
-LESSER = ("problem", "state", "when", "tail", "accuracy")  # replaced or dropped in this order
+LESSER = ("file", "problem", "state", "when", "tail", "accuracy")  # replaced or dropped in this order
 FAIR = {"run": 24, "method": 16, "data": 16}  # characters of a name for which other columns are dropped
 SHORTEST = 8  # characters of a run's folder
 DEFAULT = "data"
+BEST = "note: best {} on the test set of each problem; such picks are too good: `counterpoise report` compares methods over seeds"
 
 Cells = Mapping[str, str]  # by column
 
 
-def list_runs(folder: Path, as_json: bool, sort: str | None = None) -> None:
-    """Every run at or below a folder, one line each."""
+def list_runs(folder: Path, as_json: bool, sort: str | None = None, best: bool = False) -> None:
+    """Every run at or below a folder, one line each; or only the best of each problem."""
+    from counterpoise.cli.groups import best_runs
+    from counterpoise.metrics.catalogue import find, headline
     from counterpoise.results.progress import read_progress
     from counterpoise.results.results import find_runs
 
     key = None if sort is None and as_json else sort_key(sort or DEFAULT)
     found = [read_progress(path) for path in find_runs([folder])]
-    ordered = found if key is None else sorted(found, key=key)
+    score = sort if sort in headline() else "balanced_accuracy"
+    picked = best_runs(found, score) if best else found
+    ordered = picked if key is None else sorted(picked, key=key)
     if as_json:
         typer.echo(json.dumps([_as_plain(run) for run in ordered], indent=2))
-    elif ordered:
-        print_runs(ordered, wide_console())
+        return
+    if ordered:
+        _print_groups(ordered, wide_console())
     else:
-        typer.echo(f"no run in {folder}")
+        typer.echo(f"no finished run in {folder}" if found else f"no run in {folder}")
+    if best and ordered:
+        typer.echo(BEST.format(find(score).short), err=True)
+
+
+def _print_groups(runs: Sequence[Progress], console: Console) -> None:
+    from counterpoise.cli.groups import by_sweep
+
+    groups = by_sweep(runs)
+    for number, group in enumerate(groups):
+        if len(groups) > 1 or group.sweep is not None:
+            console.print("\n" * (number > 0) + group.heading, style="bold", markup=False, soft_wrap=True)
+        print_runs(group.runs, console)
 
 
 def sort_key(word: str) -> Callable[[Progress], Any]:
-    """The sort key: names ascending, scores and times descending; ties by data, method and seed."""
-    from counterpoise.metrics.catalogue import headline
+    """The sort key: names ascending, the best score and the newest first; ties by data, method and seed."""
+    from counterpoise.metrics.catalogue import find, headline
 
     names: dict[str, Callable[[Progress], Any]] = {
         "run": lambda run: str(run.path),
+        "file": lambda run: run.file,
         "state": lambda run: run.state,
         "when": lambda run: -run.changed,
         "data": lambda run: "",
@@ -72,11 +92,12 @@ def sort_key(word: str) -> Callable[[Progress], Any]:
         return lambda run: (names[word](run), *_group(run))
     if word not in headline():
         raise ConfigError(f"--sort {short(word)}: no such key; {legal_words(word, [*names, *headline()])}")
-    return lambda run: (*_descending(run.last(word)), *_group(run))
+    sign = 1 if find(word).lower else -1
+    return lambda run: (*_best_first(run.last(word), sign), *_group(run))
 
 
-def _descending(score: float | None) -> tuple[bool, float]:
-    return score is None, -(score or 0.0)
+def _best_first(score: float | None, sign: int) -> tuple[bool, float]:
+    return score is None, sign * (score or 0.0)
 
 
 def _group(run: Progress) -> tuple[Any, ...]:
@@ -94,6 +115,7 @@ def _as_plain(run: Progress) -> dict[str, Any]:
     from counterpoise.results.progress import data_words, problem_words
 
     about: dict[str, Any] = {"folder": str(run.path), "state": run.state, "trouble": run.trouble}
+    about["file"], about["sweep"] = run.file or None, None if run.sweep is None else str(run.sweep)
     about["changed"] = datetime.fromtimestamp(run.changed).astimezone().isoformat(timespec="seconds")
     if run.result is None:
         return about
@@ -134,8 +156,10 @@ def arrange(lines: Sequence[Cells], width: int) -> dict[str, int]:
 
     wide = {key: max(len(HEADERS[key]), *(len(cells[key]) for cells in lines)) for key in HEADERS}
     columns = [key for key in HEADERS if key not in STAND_INS.values()]
+    if not any(cells["file"] for cells in lines):  # runs of a sweep, or of older versions
+        columns.remove("file")
     fair = {key: min(wide[key], FAIR.get(key, wide[key])) for key in HEADERS}
-    for column in LESSER:
+    for column in [name for name in LESSER if name in columns]:
         if sum(GAP + fair[key] for key in columns) - GAP <= width:
             break
         place = columns.index(column)
@@ -164,6 +188,7 @@ def _cells(run: Progress) -> Cells:
         "method": result.method if result else "",
         "problem": problem_words(result.config, data_words(result.config)) if result else "",
         "data": data_words(result.config) if result else "",
+        "file": run.file,
         "seed": str(result.seed) if result else "",
         "state": run.words,
         "short_state": run.state if done else f"{run.state} {run.round}/{run.rounds}",

@@ -42,8 +42,8 @@ def report(
     """Write one HTML file about these runs, finished or not. It is self-contained and opens offline."""
     from counterpoise.report.html import write_report
     from counterpoise.report.html.study import study
-    from counterpoise.results.results import read_folders
-    from counterpoise.sweep.run import SWEEP, read_sweep
+    from counterpoise.results.results import SWEEP, read_folders
+    from counterpoise.sweep.run import read_sweep
 
     given = {"score": score, "at": at, "baseline": baseline}
     if len(folders) == 1 and (folders[0] / SWEEP).exists():

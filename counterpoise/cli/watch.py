@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from counterpoise.results.progress import Progress
+    from counterpoise.sweep.standing import Standing
 
 TICK = 1.0  # seconds between frames
 LULL = 10.0  # seconds without a new run after which a sweep whose runs have all ended is over
@@ -43,7 +44,7 @@ def watch(
     console, runs = wide_console(), Runs(folder)
     runs.refresh()
     if once or not console.is_terminal:
-        console.print(frame(runs.folder, runs.all, console))
+        console.print(frame(runs.folder, runs.all, console, tuning=runs.tuning()))
         return
     with suppress(KeyboardInterrupt), pressed_keys() as key:
         follow(runs, console, key)
@@ -55,6 +56,7 @@ class Runs:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._seen: dict[Path, tuple[object, Progress]] = {}
+        self._sweeps: dict[Path, Standing] = {}
 
     @property
     def all(self) -> list[Progress]:
@@ -71,8 +73,28 @@ class Runs:
             known = before.get(path)
             self._seen[path] = known if known and known[0] == mark else (mark, read_progress(path))
 
+        self._find_sweeps()
+
+    def _find_sweeps(self) -> None:
+        """Sweeps that began since the last look; what they are does not change."""
+        from counterpoise.results.results import SWEEP
+
+        found = {
+            path.parent for path in (self.folder / SWEEP, *self.folder.glob(f"*/{SWEEP}")) if path.exists()
+        }
+        if found - self._sweeps.keys():
+            from counterpoise.sweep.standing import sweeps_at
+
+            self._sweeps = {one.out: self._sweeps.get(one.out, one) for one in sweeps_at(self.folder)}
+
+    def tuning(self) -> list[str]:
+        """How far the tuning of each sweep is."""
+        return [line for _, sweep in sorted(self._sweeps.items()) for line in sweep.lines()]
+
     def over(self) -> bool:
         """Whether all have ended, and no other is about to begin."""
+        if any(sweep.going_on for sweep in self._sweeps.values()):
+            return False
         ended = all(run.state in ("done", "failed", "unreadable") for run in self.all)
         quiet = time.time() - max((run.changed for run in self.all), default=time.time())
         return ended and (self.folder in self._seen or quiet > LULL)
@@ -85,7 +107,9 @@ def follow(runs: Runs, console: Console, key: Key) -> None:
     with Live(console=console, auto_refresh=False) as live:
         while True:
             runs.refresh()
-            live.update(frame(runs.folder, runs.all, console, most=max(console.height - 6, 3)), refresh=True)
+            tuning = runs.tuning()
+            most = max(console.height - 6 - len(tuning), 3)
+            live.update(frame(runs.folder, runs.all, console, most, tuning), refresh=True)
             if runs.over() or key(TICK) == "q":
                 return
 

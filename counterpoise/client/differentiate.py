@@ -27,22 +27,28 @@ class Loss(NamedTuple):
 
 
 class Differentiate(Protocol):
-    """A model's loss on inputs x, differentiated by its parameters."""
+    """A model's loss on inputs x, differentiated by its parameters; the key is for a model that draws."""
 
     def __call__(
-        self, model: FunctionalModel, params: Params, buffers: Params, x: Tensor, loss: Loss
+        self,
+        model: FunctionalModel,
+        params: Params,
+        buffers: Params,
+        x: Tensor,
+        loss: Loss,
+        key: Tensor | None = None,
     ) -> Gradient: ...
 
 
 def functional_gradient(
-    model: FunctionalModel, params: Params, buffers: Params, x: Tensor, loss: Loss
+    model: FunctionalModel, params: Params, buffers: Params, x: Tensor, loss: Loss, key: Tensor | None = None
 ) -> Gradient:
     """By ``torch.func``: for stacked clients."""
 
-    at = model.outputs_at(buffers, x)
+    at = model.outputs_at(buffers, x, key)
 
     def objective(params: Params) -> tuple[Tensor, tuple[Params, Tensor, Tensor, Tensor]]:
-        outputs, after = model.apply(params, buffers, x, train=True)
+        outputs, after = model.apply(params, buffers, x, True, key)
         value = loss.value(outputs._replace(at=at, head=model.head_at(params, buffers)))
         return value, (after, value, outputs.logits, outputs.features)
 
@@ -58,7 +64,7 @@ def functional_gradient(
 
 
 def direct_gradient(
-    model: FunctionalModel, params: Params, buffers: Params, x: Tensor, loss: Loss
+    model: FunctionalModel, params: Params, buffers: Params, x: Tensor, loss: Loss, key: Tensor | None = None
 ) -> Gradient:
     """By hand where the model is a chain of linear layers, else by plain autograd: for one client."""
     if model.chain is not None:
@@ -66,8 +72,8 @@ def direct_gradient(
     tracked = {name: p.detach().requires_grad_() for name, p in params.items()}
     with torch.enable_grad():
         arranged = model.arrange(x)
-        outputs, after = model.apply(tracked, buffers, arranged, train=True)
-        outputs = outputs._replace(at=model.outputs_at(buffers, arranged))
+        outputs, after = model.apply(tracked, buffers, arranged, True, key)
+        outputs = outputs._replace(at=model.outputs_at(buffers, arranged, key))
         value = loss.value(outputs._replace(head=model.head_at(tracked, buffers)))
         grads = _gradients(value, list(tracked.values()))
     said = Outputs(outputs.logits.detach(), outputs.features.detach(), outputs.at)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
 from functools import cached_property
 
@@ -14,9 +15,10 @@ from counterpoise.client.chain import chain_of
 from counterpoise.core.codec import digest
 from counterpoise.core.part import Outputs
 from counterpoise.core.tree import Params
-from counterpoise.errors import ConfigError, short
+from counterpoise.models.draws import KeyedDraws
 from counterpoise.models.heads import has_features
 from counterpoise.models.norms import with_own_norms
+from counterpoise.models.outputs import logits_of
 from counterpoise.models.patches import by_patches
 
 _INNER, _HEAD = "inner.", "head."
@@ -31,21 +33,31 @@ class _Splitter(nn.Module):
         self.split = has_features(inner)
 
     def forward(self, x: Tensor) -> Outputs:
-        if self.split:
-            features: Tensor = self.inner.features(x)  # type: ignore[operator]
-            return Outputs(self.inner.head(features), features)  # type: ignore[operator]
-        logits = self.inner(x)
-        return Outputs(logits, logits[:, :0])
+        return scored_outputs(self.inner, x, self.split)
+
+
+def scored_outputs(module: nn.Module, x: Tensor, split: bool) -> Outputs:
+    """What a model says of inputs when it is trained and scored; `split`: it has ``features`` and ``head``."""
+    if split:
+        features: Tensor = module.features(x)  # type: ignore[operator]
+        return Outputs(module.head(features), features)  # type: ignore[operator]
+    logits = logits_of(module(x))
+    return Outputs(logits, logits[:, :0])
 
 
 class FunctionalModel:
     """``apply`` is pure: it takes parameters and buffers and returns the outputs and the buffers after the pass."""
 
-    def __init__(self, module: nn.Module, half: bool = False, patches: bool = False) -> None:
-        """`half`: train in bfloat16, but parameters and losses in their own type; `patches`: convolutions as products."""
-        _refuse_dropout(module)
+    def __init__(
+        self, module: nn.Module, half: bool = False, patches: bool = False, draws: bool = False
+    ) -> None:
+        """`half`: train in bfloat16, but parameters and losses in their own type; `patches`: convolutions as products.
+
+        `draws`: the module draws in training, as dropout does: every pass needs a key.
+        """
         self.module = module
         self.half = half
+        self.draws = draws
         self.has_batch_norm = any("BatchNorm" in type(m).__name__ for m in module.modules())
         self._scoring = self._training = _Splitter(module)
         if half and self.has_batch_norm:  # torch's own does not run under vmap in bfloat16
@@ -58,7 +70,7 @@ class FunctionalModel:
 
     def patched(self) -> FunctionalModel:
         """The same model, its convolutions trained as products of patches."""
-        return FunctionalModel(self.module, self.half, patches=True)
+        return FunctionalModel(self.module, self.half, True, self.draws)
 
     @cached_property
     def stackable(self) -> FunctionalModel:
@@ -83,7 +95,9 @@ class FunctionalModel:
         frozen = self.frozen()
         return digest(frozen) if frozen else ""
 
-    def apply(self, params: Params, buffers: Params, x: Tensor, train: bool) -> tuple[Outputs, Params]:
+    def apply(
+        self, params: Params, buffers: Params, x: Tensor, train: bool, key: Tensor | None = None
+    ) -> tuple[Outputs, Params]:
         """Outputs on a batch, and the buffers after the pass; the arguments are not changed.
 
         `functional_call` takes what is in neither tree, the frozen parameters, from the module.
@@ -91,20 +105,25 @@ class FunctionalModel:
         buffers = {name: b.clone() for name, b in buffers.items()} if train else buffers
         splitter = (self._training if train else self._scoring).train(train)
         state = {_INNER + name: value for name, value in (params | buffers).items()}
-        with self._autocast(x, train):
+        with self._autocast(x, train), self._drawing(key if train else None):
             outputs = functional_call(splitter, state, (x,))
         return Outputs(outputs.logits.to(self.dtype), outputs.features.to(self.dtype)), buffers
+
+    def _drawing(self, key: Tensor | None) -> AbstractContextManager[object]:
+        return KeyedDraws(key) if self.draws and key is not None else nullcontext()
 
     def _autocast(self, x: Tensor, train: bool) -> torch.autocast:
         # Without autocast's cache: the same name holds other values under every transform and in every step.
         return torch.autocast(x.device.type, torch.bfloat16, enabled=self.half and train, cache_enabled=False)
 
-    def outputs_at(self, buffers: Params, x: Tensor) -> Callable[[Params], Outputs]:
-        """A batch under other parameters: by its own statistics as in training, which leaves no trace in the buffers."""
+    def outputs_at(
+        self, buffers: Params, x: Tensor, key: Tensor | None = None
+    ) -> Callable[[Params], Outputs]:
+        """A batch under other parameters: by its own statistics and with the same draws as in training, without a trace in the buffers."""
 
         def at(params: Params) -> Outputs:
             with torch.no_grad():
-                outputs, _ = self.apply(params, buffers, x, train=True)
+                outputs, _ = self.apply(params, buffers, x, train=True, key=key)
             return Outputs(outputs.logits.detach(), outputs.features.detach(), at)
 
         return at
@@ -142,11 +161,3 @@ class FunctionalModel:
         """As `load`, and what this copy says of inputs when it is scored."""
         module = self.load(params, buffers)
         return module, _Splitter(module).eval()
-
-
-def _refuse_dropout(module: nn.Module) -> None:
-    for name, layer in module.named_modules():
-        if isinstance(layer, nn.modules.dropout._DropoutNd) and layer.p > 0:
-            raise ConfigError(
-                f"model layer {short(name)}: dropout must have p = 0, not {layer.p}: it draws from a global stream, so that a run could not be repeated"
-            )

@@ -79,7 +79,7 @@ def step(
             if objective is None
             else Loss(lambda outputs: objective(outputs, batch))
         )
-        return differentiate(model, params, buffers, batch.x, loss)
+        return differentiate(model, params, buffers, batch.x, loss, batch.key)
 
     by_group = partial(gradient_at, progress.params, progress.buffers, None)
     seen = Step(progress.params, stats, gradient_at, by_group, batch)

@@ -9,6 +9,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from counterpoise.core.method import build_named
 from counterpoise.core.part import first_round
+from counterpoise.core.rounds import counted
 from counterpoise.errors import ConfigError
 from counterpoise.registry.registry import Registry
 from counterpoise.registry.schema import (
@@ -105,5 +106,5 @@ class Local(Settings, table="local"):
             return read_schedule(self.schedule)(self.lr, round, rounds)
         except OverflowError:
             raise ConfigError(
-                f"local.schedule: the learning rate overflows in round {round} of {rounds}"
+                f"local.schedule: the learning rate overflows in round {counted(round)} of {rounds}"
             ) from None

@@ -27,6 +27,7 @@ class Batch(NamedTuple):
     y: Tensor  # [B]
     mask: Tensor  # [B] 1 for a real sample, 0 for padding
     passed: Tensor = ZERO  # [] share of the round's local steps that are done
+    key: Tensor = ZERO  # [] of what the model itself draws in this step; 0 where it draws nothing
 
 
 def _without_batch(params: Params) -> Outputs:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from counterpoise.data import check
+from counterpoise.data.tables.encoder import Encoder
 from counterpoise.errors import DataError
 from counterpoise.registry.registry import Registry
 
@@ -33,6 +34,47 @@ class Assignment(NamedTuple):
     clients: Sequence[NDArray[np.int64]]
     held_out: Sequence[NDArray[np.int64]] = ()
     validation: NDArray[np.int64] | None = None
+
+
+class Source(NamedTuple):
+    """How a user's data became samples, beside the scaling: what new data is read by."""
+
+    label: str | None = None  # of a table: the label column
+    columns: Encoder | None = None  # and the encoder of the others
+    labels: Mapping[str, int] | None = None  # label in the data -> class; None: data holds the classes' names
+    resized: bool = False  # images were brought to one size
+
+    def to_json(self) -> dict[str, Any] | None:
+        """JSON values, from which `source_from_json` makes an equal one; None where there is nothing to say."""
+        if self == Source():
+            return None
+        columns = None if self.columns is None else self.columns.to_json()
+        labels = None if self.labels is None else dict(self.labels)
+        return {"label": self.label, "columns": columns, "labels": labels, "resized": self.resized}
+
+
+def source_from_json(found: Any, classes: int) -> Source:
+    """The source of untrusted JSON; a DataError where it is not one."""
+    if found is None:
+        return Source()
+    if not isinstance(found, dict) or set(found) != set(Source._fields):
+        raise DataError(f"the source of the data needs {', '.join(Source._fields)}")
+    columns, label, labels = (found[key] for key in ("columns", "label", "labels"))
+    fits = label is None or isinstance(label, str)
+    if (
+        not fits
+        or not isinstance(found["resized"], bool)
+        or not (labels is None or are_labels(labels, classes))
+    ):
+        raise DataError("the source of the data does not say how labels are read")
+    return Source(label, None if columns is None else Encoder.from_json(columns), labels, found["resized"])
+
+
+def are_labels(given: Any, classes: int) -> bool:
+    """Whether something says of labels which class each means."""
+    return isinstance(given, dict) and all(
+        type(place) is int and 0 <= place < classes for place in given.values()
+    )
 
 
 class Scaling(NamedTuple):
@@ -86,6 +128,7 @@ class Dataset:
     notes: tuple[str, ...] = ()  # what was dropped, filled in or split, in words
     assignment: Assignment | None = None  # who holds what, where that is fixed already
     record: Mapping[str, Any] = field(default_factory=dict)  # how an assigned data set was made
+    source: Source = field(default_factory=Source)
 
     def fitted(self) -> Dataset:
         """The data set with arrays as tensors, or a DataError where its parts do not fit together."""

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from counterpoise.core.part import ClientData
 from counterpoise.data import check
-from counterpoise.data.dataset import Samples, Scaling
+from counterpoise.data.dataset import Samples, Scaling, Source
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,7 @@ class Federation:
     client_names: tuple[str, ...] = ()  # where clients have names of their own
     files: Mapping[str, str] = field(default_factory=dict)  # file name -> SHA-256
     notes: tuple[str, ...] = ()
+    source: Source = field(default_factory=Source)
 
     def check_samples(self) -> None:
         """Refuse samples and labels that do not fit together: a federation may be built by hand."""

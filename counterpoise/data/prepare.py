@@ -110,6 +110,7 @@ def split_federation(
         client_names=_names_of(kept) if partition == "natural" else (),
         files=kept.files,
         notes=(*kept.notes, *_validation_notes(kept.classes, server), *split.repairs),
+        source=kept.source,
     )
 
 
@@ -129,6 +130,7 @@ def assigned_federation(data: Dataset) -> Federation:
         client_names=data.client_names,
         files=data.files,
         notes=data.notes,
+        source=data.source,
     )
 
 
@@ -170,6 +172,7 @@ def pack_federation(federation: Federation) -> Dataset:
         federation.scaling,
         files=federation.files,
         notes=federation.notes,
+        source=federation.source,
     )
     return whole.assigned(assignment, {})
 

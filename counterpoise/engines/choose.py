@@ -163,7 +163,7 @@ def stacking_obstacle(work: Workplace) -> str | None:
     stats = Stats(**numbers | {"counts": labels, "owned": labels, "knobs": {}, "seen": {}})
     try:
         vmap(partial(step, Method(), work.model))(
-            progress, Batch(inputs, labels, torch.ones_like(labels), progress.loss), stats
+            progress, Batch(inputs, labels, torch.ones_like(labels), zero, labels[:, 0]), stats
         )
     except (RuntimeError, ValueError) as error:
         return str(error).splitlines()[0]

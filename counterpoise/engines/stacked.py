@@ -145,4 +145,4 @@ def stack_plans(opened: Sequence[Opened], length: int) -> Tree:
 def batch_of_visits(work: Workplace, visits: Tree) -> Batch:
     """The batches [K, B] of one step, by one gather."""
     inputs = work.inputs(visits["rows"], visits["draws"])
-    return Batch(inputs, visits["labels"], visits["mask"].to(inputs.dtype), visits["passed"])
+    return Batch(inputs, visits["labels"], visits["mask"].to(inputs.dtype), visits["passed"], visits["keys"])

@@ -132,6 +132,7 @@ class Opened(NamedTuple):
     data: ClientData
     plan: Plan
     draws: Draws  # [S, B, *] what the augmentation will do
+    keys: Tensor  # [S] of what the model draws in each step
     stats: Stats
     memory: Memory  # of parts that enroll: it stacks
     private: Memory  # of parts that only prepare: of any shape, and on the CPU
@@ -166,11 +167,12 @@ def open_task(work: Workplace, task: Task, memory: Memory, broadcast: Broadcast)
     stream = generator(work.seed, "plan", broadcast.round, task.client)
     plan = make_plan(data, work.local.batch_size, work.local.epochs, work.local.batching, stream)
     draws = draw_augmentation(work, plan, generator(work.seed, "augment", broadcast.round, task.client))
+    keys = draw_keys(work, plan, broadcast.round, task.client)
     stats = _stats(work, task, given, data, plan, broadcast.lr)
     enrolled = {part.name for part in work.method.parts if part.enroll is not None}
     stacking = work.place({name: own for name, own in kept.items() if name in enrolled})
     private = {name: own for name, own in kept.items() if name not in enrolled}
-    return Opened(data, plan, draws, stats._replace(seen=observed), stacking, private)
+    return Opened(data, plan, draws, keys, stats._replace(seen=observed), stacking, private)
 
 
 def _visit(work: Workplace, part: Part, task: Task, memory: Memory, broadcast: Broadcast) -> Visit:
@@ -185,6 +187,19 @@ def draw_augmentation(work: Workplace, plan: Plan, stream: torch.Generator) -> D
         return {}
     drawn = work.augment.draw(plan.positions.numel(), work.federation.input_shape, stream)
     return tmap(lambda d: d.unflatten(0, plan.positions.shape), drawn)
+
+
+def draw_keys(work: Workplace, plan: Plan, round: int, client: int) -> Tensor:
+    """[S] A key for each step, from which a model with dropout draws; zeros where it draws nothing."""
+    if not work.model.draws:
+        return _no_keys(plan.steps)
+    stream = generator(work.seed, "layers", round, client)
+    return torch.randint(1, 1 << 62, (plan.steps,), generator=stream)
+
+
+@lru_cache(maxsize=1024)
+def _no_keys(steps: int) -> Tensor:
+    return torch.zeros(steps, dtype=torch.int64)
 
 
 def _stats(work: Workplace, task: Task, given: ClientData, data: ClientData, plan: Plan, lr: float) -> Stats:
@@ -208,21 +223,30 @@ def _moved(given: ClientData, data: ClientData, classes: int) -> Tensor:
 
 
 def batches_of(work: Workplace, opened: Opened) -> Iterator[Batch]:
-    """The planned batches without their padding, which always comes last."""
+    """The planned batches without their padding, which always comes last.
+
+    A model that draws keeps it: what it draws may go by the size of the batch, and stacked clients draw for a whole one. Not
+    one that also normalises over batches, whose statistics it would spoil.
+    """
+    whole = work.model.draws and not work.model.has_batch_norm
     visits = work.place(visits_of(opened))
-    ones = torch.ones(opened.plan.positions.shape[1], dtype=work.model.dtype, device=work.device)
+    masks = visits["mask"].to(work.model.dtype)
     for index, size in enumerate(opened.plan.mask.sum(1).tolist()):
+        size = masks.shape[1] if whole else size
         rows, labels, draws = (visits[name] for name in ("rows", "labels", "draws"))
         inputs = work.inputs(rows[index, :size], tmap(lambda d, s=size, i=index: d[i, :s], draws))
-        yield Batch(inputs, labels[index, :size], ones[:size], visits["passed"][index])
+        yield Batch(
+            inputs, labels[index, :size], masks[index, :size], visits["passed"][index], visits["keys"][index]
+        )
 
 
 def visits_of(opened: Opened) -> Tree:
-    """Rows, labels, mask [S, B], draws and the share of the round that is over [S], of every planned batch."""
+    """Rows, labels, mask [S, B], draws, the share of the round that is over and the key [S], of every planned batch."""
     data, plan = opened.data, opened.plan
     rows, labels = data.rows[plan.positions], data.labels[plan.positions]
     passed = _passed(plan.steps, opened.stats.lr.dtype)
-    return {"rows": rows, "labels": labels, "mask": plan.mask, "draws": opened.draws, "passed": passed}
+    planned = {"rows": rows, "labels": labels, "mask": plan.mask, "draws": opened.draws}
+    return {**planned, "passed": passed, "keys": opened.keys}
 
 
 @lru_cache(maxsize=1024)

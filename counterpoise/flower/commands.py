@@ -28,8 +28,8 @@ from counterpoise.flower.workplaces import build_workplace
 from counterpoise.metrics.probe import build_probes
 from counterpoise.run.assemble import load_federation
 from counterpoise.run.config.experiment import Experiment, load_experiment, make_experiment
+from counterpoise.run.giving_up import GivenUpError
 from counterpoise.run.listener import Listener
-from counterpoise.run.patience import GivenUpError
 from counterpoise.run.store.folder import RunFolder
 from counterpoise.system.atomic import write_atomically
 from counterpoise.system.toml import write_toml

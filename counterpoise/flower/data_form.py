@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
-import torch
-from torch import Tensor
-
-from counterpoise.data.dataset import Samples, Scaling, no_scaling, pixel_scaling
-from counterpoise.data.faults import MAX_BYTES, MAX_CATEGORIES, MAX_CLASSES, MAX_DIMENSIONS, MAX_NUMBER
+from counterpoise.data.dataset import Scaling, no_scaling, pixel_scaling
+from counterpoise.data.faults import MAX_CATEGORIES, MAX_NUMBER
+from counterpoise.data.form import DataForm, form_from_json
 from counterpoise.data.tables.encoder import Encoder, Number
 from counterpoise.errors import ConfigError, DataError, short
 from counterpoise.registry.registry import Entry
@@ -22,31 +18,14 @@ PAIR = 2  # mean and deviation
 BYTE = 255
 IMAGE_DIMENSIONS = 3  # channels, height, width
 MAX_TEXT = 16 << 20  # characters of a form
-KEYS = {"classes", "shape", "pixels", "scaling", "label", "columns"}
 
 
-class DataForm(NamedTuple):
-    """What every client's data must look like: all that clients learn of the server's own data."""
-
-    classes: tuple[str, ...]
-    shape: tuple[int, ...]
-    pixels: bool  # uint8, which `scaling` turns into inputs
-    scaling: Scaling
-    label: str | None = None  # of a table: the label column
-    columns: Encoder | None = None  # and the encoder of the others
-
-    def text(self) -> str:
-        scaling = {name: tensor.tolist() for name, tensor in self.scaling._asdict().items()}
-        columns = None if self.columns is None else self.columns.to_json()
-        text = json.dumps({**self._asdict(), "scaling": scaling, "columns": columns})
-        if len(text) > MAX_TEXT:
-            raise DataError(f"the form of the data takes {len(text):,} characters; at most {MAX_TEXT:,}")
-        return text
-
-    def no_samples(self) -> Samples:
-        """An empty test set of this form."""
-        kind = torch.uint8 if self.pixels else torch.float32
-        return Samples(torch.empty(0, *self.shape, dtype=kind), torch.empty(0, dtype=torch.int64))
+def form_text(form: DataForm) -> str:
+    """The form as the server sends it: all that clients learn of the server's own data."""
+    text = json.dumps(form.to_json())
+    if len(text) > MAX_TEXT:
+        raise DataError(f"the form of the data takes {len(text):,} characters; at most {MAX_TEXT:,}")
+    return text
 
 
 def read_form(text: str) -> DataForm:
@@ -57,58 +36,11 @@ def read_form(text: str) -> DataForm:
         found = json.loads(text)
     except (ValueError, RecursionError):
         raise _bad("is not JSON") from None
-    if not isinstance(found, dict) or set(found) != KEYS:
-        raise _bad(f"has other parts; needs {', '.join(sorted(KEYS))}")
-    classes, shape = _classes(found["classes"]), _shape(found["shape"])
-    if not isinstance(found["pixels"], bool):
-        raise _bad("does not say whether inputs are pixels")
-    if found["columns"] is None:
-        return DataForm(classes, shape, found["pixels"], _scaling(found["scaling"], shape))
-    columns, label = Encoder.from_json(found["columns"]), found["label"]
-    if not isinstance(label, str) or label in columns.numbers or label in columns.words:
-        raise _bad("does not name a label column of its own")
-    if shape != (columns.width,) or found["pixels"]:
-        raise _bad(f"has inputs of shape {shape}, but columns of {columns.width:,} inputs")
-    return DataForm(classes, shape, False, _scaling(found["scaling"], shape), label, columns)
+    return form_from_json(found, _bad)
 
 
 def _bad(words: str) -> DataError:
     return DataError(f"the server's description of the data {words}; is it of another version?")
-
-
-def _classes(given: Any) -> tuple[str, ...]:
-    if not isinstance(given, list) or not 2 <= len(given) <= MAX_CLASSES:
-        raise _bad(f"names no classes; needs 2 to {MAX_CLASSES:,}")
-    if not all(isinstance(name, str) for name in given) or len(set(given)) < len(given):
-        raise _bad("names classes that are not text or not different")
-    return tuple(given)
-
-
-def _shape(given: Any) -> tuple[int, ...]:
-    whole = isinstance(given, list) and 0 < len(given) < MAX_DIMENSIONS
-    if not whole or not all(type(size) is int and 0 < size <= MAX_BYTES for size in given):
-        raise _bad("has no shape of a sample")
-    if math.prod(given) > MAX_BYTES:
-        raise _bad(f"has samples of {math.prod(given):,} numbers; at most {MAX_BYTES:,}")
-    return tuple(given)
-
-
-def _scaling(given: Any, shape: tuple[int, ...]) -> Scaling:
-    if not isinstance(given, dict) or set(given) != set(Scaling._fields):
-        raise _bad("has no scaling")
-    return Scaling(*(_factor(given[name], shape) for name in Scaling._fields))
-
-
-def _factor(given: Any, shape: tuple[int, ...]) -> Tensor:
-    """Finite numbers that broadcast to a sample."""
-    try:
-        factor = torch.tensor(given, dtype=torch.get_default_dtype())
-        fits = np.broadcast_shapes(tuple(factor.shape), shape) == shape and bool(factor.isfinite().all())
-    except (ValueError, TypeError, RuntimeError, OverflowError):
-        fits = False
-    if not fits:
-        raise _bad("has a scaling that does not fit a sample")
-    return factor
 
 
 def described(

@@ -13,9 +13,10 @@ from torch import Tensor
 
 from counterpoise.client.probing import check_samples
 from counterpoise.core.rng import numpy_generator
-from counterpoise.data.dataset import DATASETS, Dataset, Samples, no_scaling
+from counterpoise.data.dataset import DATASETS, Dataset, Samples, Source, no_scaling
 from counterpoise.data.faults import check_share
 from counterpoise.data.federation import Federation
+from counterpoise.data.form import DataForm
 from counterpoise.data.own import open_data
 from counterpoise.data.sets.own import under
 from counterpoise.data.split import stratified_split
@@ -25,7 +26,7 @@ from counterpoise.data.tables.encoder import Encoder
 from counterpoise.data.tables.identifiers import drop_key
 from counterpoise.data.tables.table import fitted_table, is_table, open_table
 from counterpoise.errors import ConfigError, DataError, RunError, listed
-from counterpoise.flower.data_form import DESCRIBED, IMAGE_DIMENSIONS, NAME, DataForm, read_form
+from counterpoise.flower.data_form import DESCRIBED, IMAGE_DIMENSIONS, NAME, form_text, read_form
 from counterpoise.flower.messages import Hello
 from counterpoise.metrics.probe import build_probes
 from counterpoise.run.assemble import load_dataset
@@ -46,7 +47,7 @@ def describe_form(experiment: Experiment) -> str:
     own = server_data(experiment)
     for probe in build_probes(experiment.evaluate.probes or ()):
         check_samples(own.test, probe)
-    return own.form.text()
+    return form_text(own.form)
 
 
 def server_data(experiment: Experiment, drop: Callable[[str], str] = drop_key) -> ServerData:
@@ -181,4 +182,5 @@ def greeted_federation(experiment: Experiment, text: str, hellos: Sequence[Hello
         notes=(*own.notes, *own.warnings),
         client_names=tuple(hello.client for hello in hellos),
         sizes=torch.tensor([hello.samples for hello in hellos]),
+        source=Source(form.label, form.columns),
     )

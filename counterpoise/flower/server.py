@@ -221,7 +221,9 @@ class FlowerEngine:
                 said.append(self.roster.hellos[name].surveys)
                 check_spec(said[-1], spec)
             except (Refused, KeyError) as refusal:
-                raise RunError(f"client {name} gave no usable answer before round 0: {refusal}") from None
+                raise RunError(
+                    f"client {name} gave no usable answer before the first round: {refusal}"
+                ) from None
         found = stack(said) if said else {}
         return {part: tmap(self._placed, found[part]) for part in parts if part in found}
 

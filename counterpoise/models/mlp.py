@@ -11,7 +11,7 @@ from torch import nn
 from counterpoise.models.classifier import Classifier
 from counterpoise.models.model import Builder, model
 from counterpoise.models.norms import NormKind, make_norm
-from counterpoise.registry.schema import Count
+from counterpoise.registry.schema import Count, ProperFraction
 
 Activation: TypeAlias = Literal["relu", "elu", "tanh"]
 _ACTIVATIONS: dict[Activation, type[nn.Module]] = {"relu": nn.ReLU, "elu": nn.ELU, "tanh": nn.Tanh}
@@ -23,8 +23,9 @@ def mlp(
     activation: Activation = "relu",
     norm: NormKind = "none",
     groups: Count = 2,
+    dropout: ProperFraction = 0.0,
 ) -> Builder:
-    """Flatten, then linear - norm - activation for each hidden width; no hidden layer is multinomial regression."""
+    """Flatten, then linear - norm - activation - dropout for each hidden width; no hidden layer is multinomial regression."""
 
     def build(input_shape: tuple[int, ...], classes: int) -> nn.Module:
         layers: list[nn.Module] = [nn.Flatten()]
@@ -33,6 +34,7 @@ def mlp(
                 nn.Linear(inputs, outputs),
                 make_norm(norm, outputs, groups),
                 _ACTIVATIONS[activation](),
+                *([nn.Dropout(dropout)] if dropout else []),
             ]
         return Classifier(nn.Sequential(*layers), input_shape, classes)
 

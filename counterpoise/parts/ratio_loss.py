@@ -29,8 +29,8 @@ def ratio_loss(
 ) -> Part:
     """``(alpha + beta R_y) * loss``, R_c how much a class moves its own output weights against the other classes.
 
-    auxiliary: after its authors, from the server's own samples (``data.validation``) at the model after each round; round 0
-    is plain. Theirs takes the largest positive update of all output rows, at the model the round begins with; equal where
+    auxiliary: after its authors, from the server's own samples (``data.validation``) at the model after each round; the
+    first is plain. Theirs takes the largest positive update of all output rows, at the model the round begins with; equal where
     features are not negative.
     counts: a stand-in without such samples, ``R_c = n_max / n_c`` of all clients' counts; absent classes have R = 1.
     """

@@ -78,7 +78,7 @@ def shared_perturbation(rho: NonNegative = 0.1) -> Part:
 
 @part(paper=FEDLESAM, off={"rho": 0.0})
 def global_perturbation(rho: NonNegative = 0.1) -> Part:
-    """``g <- grad f(y + e)``, ``e = rho (x_{t-1} - x_t) / ||x_{t-1} - x_t||`` constant over a round, 0 in round 0."""
+    """``g <- grad f(y + e)``, ``e = rho (x_{t-1} - x_t) / ||x_{t-1} - x_t||`` constant over a round, 0 in the first."""
 
     def init(params: Params, census: Census, surveys: Tree) -> Tree:
         return {"previous": params}

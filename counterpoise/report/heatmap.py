@@ -34,8 +34,8 @@ def draw_heatmap(
     grid = figure.add_gridspec(2, 3, width_ratios=[across, 1.3, 0.18], height_ratios=[0.9, down])
     cells = figure.add_subplot(grid[1, 0])
     image = _draw_cells(cells, counts)
-    _name_ticks(cells.xaxis, classes, across, 8.5)
-    _name_ticks(cells.yaxis, client_names or [str(k) for k in range(clients)], down, 5)
+    name_ticks(cells.xaxis, classes, across, 8.5)
+    name_ticks(cells.yaxis, client_names or [str(k) for k in range(clients)], down, 5)
     cells.set(xlabel="class", ylabel="client")
     legend = figure.add_subplot(grid[1, 2])
     figure.colorbar(image, cax=legend, label="samples (white: none)", format="{x:g}")
@@ -69,7 +69,7 @@ def _write_numbers(axes: Any, counts: Counts, scale: Any) -> None:
             axes.text(c, client, f"{count}", ha="center", va="center", fontsize=7, color=colour)
 
 
-def _name_ticks(axis: Any, names: Sequence[str], inches: float, most_per_inch: float) -> None:
+def name_ticks(axis: Any, names: Sequence[str], inches: float, most_per_inch: float) -> None:
     """As many names as fit, at round distances; vertical under the columns where they are too long."""
     step = next(s for s in (1, 2, 5, 10, 20, 50, 100, len(names)) if len(names) <= most_per_inch * inches * s)
     shown = [name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…" for name in names[::step]]

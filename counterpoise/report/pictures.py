@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from counterpoise.core.rounds import counted
 from counterpoise.metrics.catalogue import find, shown_in
 from counterpoise.report.drawing import new_figure, save
 from counterpoise.report.heatmap import draw_heatmap
+from counterpoise.run.giving_up import Rows
 from counterpoise.run.listener import Listener
-from counterpoise.run.patience import Rows
 from counterpoise.run.store.run import Run
 
 # Colours that colour-blind readers can distinguish (Okabe and Ito).
@@ -29,7 +30,7 @@ def draw_curves(rows: Sequence[Mapping[str, Any]], path: Path, title: str = "") 
     scores, loss = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
     drawn = shown_in("curve")
     for name, colour in zip(drawn, itertools.cycle(COLOURS), strict=False):
-        known = [(row["round"] + 1, row[name]) for row in rows if row.get(name) is not None]
+        known = [(counted(row["round"]), row[name]) for row in rows if row.get(name) is not None]
         if known:
             scores.plot(
                 *zip(*known, strict=True),
@@ -41,7 +42,7 @@ def draw_curves(rows: Sequence[Mapping[str, Any]], path: Path, title: str = "") 
     scores.set(ylim=(0, 1), ylabel="on the test set", title=title)
     figure.legend(loc="outside lower center", frameon=False, ncols=len(drawn), fontsize=8)
     for name, (colour, read) in LOSSES.items():
-        known = [(row["round"] + 1, read(row)) for row in rows if read(row) is not None]
+        known = [(counted(row["round"]), read(row)) for row in rows if read(row) is not None]
         if known:
             loss.plot(*zip(*known, strict=True), color=colour, label=name, linewidth=1.2)
     loss.set(xlabel="round", ylabel="loss")

@@ -8,6 +8,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
+from counterpoise.core.rounds import counted
 from counterpoise.metrics.catalogue import find, headline
 from counterpoise.results.results import RunResult
 from counterpoise.run.summary import LAST
@@ -90,7 +91,7 @@ def cost_of_target(run: RunResult, score: str, target: float | None) -> dict[str
     reached = next((row for row in run.scored if _reaches(row.get(score), score, target)), None)
     if reached is None:
         return dict.fromkeys(TO_TARGET)
-    rounds = int(reached["round"]) + 1
+    rounds = counted(int(reached["round"]))
     traffic = sum(_traffic(row) for row in run.rows if row["round"] < rounds)
     return dict(zip(TO_TARGET, (rounds, traffic, sum(run.seconds[:rounds])), strict=True))
 

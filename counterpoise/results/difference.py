@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from counterpoise.core.rounds import counted
 from counterpoise.metrics.catalogue import headline
 from counterpoise.results.results import HOW, RunResult, samples_of
 from counterpoise.run.config.experiment import dotted
@@ -45,7 +46,7 @@ class Difference(NamedTuple):
         if not shorter:
             return "there are no two results to compare yet"
         if self.rounds_alike < shorter:
-            return f"results differ from round {self.rounds_alike + 1} on"
+            return f"results differ from round {counted(self.rounds_alike)} on"
         if self.rounds[0] != self.rounds[1]:
             return f"same results as far as both got, which is {shorter} rounds"
         models = {True: ", and the same model", False: ", but another model", None: ""}[self.same_model]
@@ -106,7 +107,7 @@ def count_alike(one: Sequence[Any], other: Sequence[Any]) -> int:
 
 def _last_in_common(one: RunResult, other: RunResult) -> int | None:
     """The last round that both evaluated, counted from 1."""
-    rounds = [{row["round"] + 1 for row in run.scored} for run in (one, other)]
+    rounds = [{counted(row["round"]) for row in run.scored} for run in (one, other)]
     return max(rounds[0] & rounds[1], default=None)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from counterpoise.core.rounds import counted
 from counterpoise.results.results import RunResult
 
 MOST = 40  # entries of one chart that are listed one by one
@@ -15,7 +16,9 @@ CORNER = "from | to"
 def inside_lines(run: RunResult) -> Iterator[str]:
     """For each chart its last values."""
     for chart in run.record.get("charts", []):
-        known = [(row["round"] + 1, value) for row in run.scored if (value := _read(row, chart)) is not None]
+        known = [
+            (counted(row["round"]), value) for row in run.scored if (value := _read(row, chart)) is not None
+        ]
         if known:
             yield ""
             yield f"{chart['part']}: {chart['title'].lower()}, after round {known[-1][0]}"

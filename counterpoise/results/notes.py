@@ -15,6 +15,7 @@ def notes_of(rows: Sequence[Row], runs: Runs, at: At, baseline: str, repeated: i
     return (
         *_on_seeds(rows, problems),
         *_on_skipped(runs),
+        *_on_stopped(runs),
         *_on_baseline(rows, problems, baseline),
         *_on_problems(problems),
         *(["The best round was picked on the test set: such scores are too good."] if at == "best" else []),
@@ -43,6 +44,17 @@ def _on_skipped(runs: Runs) -> Iterator[str]:
             skipped = sum(bool(row.get("skipped")) for row in run.rows)
             if skipped:
                 yield f"{method}{_place(problem)}, seed {seed}: {skipped} of {len(run.rows)} rounds were skipped, since no reply could be used."
+
+
+def _on_stopped(runs: Runs) -> Iterator[str]:
+    """Runs that ended before their last round, since nothing improved."""
+    for (problem, method), by_seed in runs.items():
+        rounds = [
+            run.summary["rounds"] for run in by_seed.values() if run.summary and "stopped" in run.summary
+        ]
+        if rounds:
+            span = f"{min(rounds)}" if min(rounds) == max(rounds) else f"{min(rounds)} to {max(rounds)}"
+            yield f"{method}{_place(problem)}: {len(rounds)} of {len(by_seed)} runs stopped early, after {span} rounds."
 
 
 def _on_baseline(rows: Sequence[Row], problems: Sequence[str], baseline: str) -> Iterator[str]:

@@ -44,7 +44,7 @@ def privacy_report(run: RunResult, learned: Sequence[Learned]) -> list[Section]:
     """All that the server of a run learned; `learned`: what the method and the config make it ask for."""
     method = build_method(run.config["method"])
     return [
-        Section("Class counts before round 0", list(_sums(run.record.get("tallied", {})))),
+        Section("Class counts before the first round", list(_sums(run.record.get("tallied", {})))),
         Section("The server learned", [one.words for one in learned]),
         Section("What that can tell", list(_tells(run, method, learned))),
     ]

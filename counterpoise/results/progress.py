@@ -9,10 +9,11 @@ from typing import Any, Literal, NamedTuple
 
 from counterpoise.errors import CounterpoiseError
 from counterpoise.results.labels import show
-from counterpoise.results.results import FAILURE, RunResult, read_result
+from counterpoise.results.results import FAILURE, SWEEP, RunResult, read_result
 from counterpoise.run.store.folder import RunFolder
 
 LOCKS = Path("/proc/locks")
+RUNS = "runs"  # folder of a sweep that holds its runs
 RECENT = 10  # rounds that the pace is measured over
 
 State = Literal["running", "failed", "stopped", "unreadable", "done"]
@@ -34,6 +35,17 @@ class Progress(NamedTuple):
     @property
     def rounds(self) -> int:
         return int(self.result.config["rounds"]) if self.result else 0
+
+    @property
+    def file(self) -> str:
+        """Name of the experiment's file, where it is known."""
+        return str(self.result.record.get("file", "")) if self.result else ""
+
+    @property
+    def sweep(self) -> Path | None:
+        """The folder of the sweep that the run belongs to."""
+        above = self.path.parent.parent
+        return above if self.path.parent.name == RUNS and (above / SWEEP).exists() else None
 
     @property
     def words(self) -> str:

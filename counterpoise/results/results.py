@@ -13,7 +13,7 @@ from counterpoise.core.method import build_method
 from counterpoise.engines.choose import EngineSettings
 from counterpoise.errors import ConfigError, CounterpoiseError, DataError
 from counterpoise.run.config.experiment import binding, make_experiment
-from counterpoise.run.patience import why_given_up
+from counterpoise.run.giving_up import why_given_up
 from counterpoise.run.store.folder import RunFolder, parse_rows
 from counterpoise.run.store.rows import check_rounds, check_times
 from counterpoise.run.store.seal import SEAL, check_files, digest_of, read_object, read_sealed
@@ -21,6 +21,7 @@ from counterpoise.system.toml import read_toml
 
 LOG = logging.getLogger(__name__)
 FAILURE = "failure.json"  # written by a sweep into the folder of a run that failed
+SWEEP = "sweep.toml"  # in the folder of a sweep
 TUNING = "tuning"  # folder of a sweep whose runs were scored on validation samples
 MAX_SKIPPED = EngineSettings().max_skipped  # default for configs without it
 HOW = ("engine", "checkpoint", "flower", "track")  # tables that say how a run is executed, not what it is

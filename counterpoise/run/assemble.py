@@ -93,6 +93,7 @@ def assemble(
         head=experiment.model.head,
         privacy=experiment.privacy,
         probes=tuple(experiment.evaluate.probes or ()),
+        patience=experiment.evaluate.patience,
         connect=connect,
     )
 

@@ -13,9 +13,11 @@ from torch import nn
 from counterpoise.client.functional import FunctionalModel
 from counterpoise.client.probing import names_given
 from counterpoise.client.round import enroll
+from counterpoise.client.trial import SAMPLES, refuse_lazy, try_batch
 from counterpoise.core.local import Local
 from counterpoise.core.method import Method, MethodSpec, build_method
 from counterpoise.core.rng import generator
+from counterpoise.core.rounds import counted
 from counterpoise.core.tree import bytes_of
 from counterpoise.data.augment import Augmentation
 from counterpoise.data.federation import Federation
@@ -59,19 +61,20 @@ def build_simulation(
     head: Head | None = None,
     privacy: PrivacySettings | Mapping[str, Any] | None = None,
     probes: Sequence[ProbeSpec] = (),
+    patience: Count | None = None,
     connect: Connect = build_engine,
 ) -> Simulation:
     """Put the pieces together, checking that they fit; `connect` makes the engine, by default one in this process.
 
     A model given by name starts from parameters drawn for the seed; a module starts as it is, unless `draw_parameters`.
     `weights`, `freeze` and `head` are those of [model] in a config; frozen parameters of a module stay frozen.
-    `probes` are those of [evaluate], `privacy` is the table of this name.
+    `probes` and `patience` are those of [evaluate], `privacy` is the table of this name.
     Settings may be a dict, as in a config; an engine may be its name and a cohort its size.
     """
     _check_pieces(federation, model)
     rounds, seed = check_arguments("simulate", build_simulation, rounds=rounds, seed=seed)
-    weights, freeze, head = check_arguments(
-        "simulate", build_simulation, weights=weights, freeze=freeze, head=head
+    weights, freeze, head, patience = check_arguments(
+        "simulate", build_simulation, weights=weights, freeze=freeze, head=head, patience=patience
     )
     settings = settings_of(EngineSettings, engine, "name")
     dtype: torch.dtype = getattr(torch, settings.dtype)
@@ -85,10 +88,13 @@ def build_simulation(
         shape, classes = federation.input_shape, len(federation.classes)
         model = build_model(model, MODELS.build(model), shape, classes)
         draw_parameters = True
+    refuse_lazy(model)
     place = federation.train.x.device, dtype
     module = adapt_model(composed, model, generator(seed, "init"), draw_parameters, head, freeze, place)
     start_from(module, weights)
-    functional = FunctionalModel(module, half=settings.precision == "bf16")
+    example = torch.zeros(SAMPLES, *federation.input_shape, dtype=dtype, device=place[0])
+    draws = try_batch(module, example, len(federation.classes))
+    functional = FunctionalModel(module, half=settings.precision == "bf16", draws=draws)
     local = local.resolve_batching(functional.has_batch_norm)
     _check_precision(functional, settings, federation)
     _check_search(composed, federation, cohort)
@@ -101,9 +107,12 @@ def build_simulation(
     resolved = resolve_engine(settings, work, cohort.size or len(federation.clients), rounds)
     scoring = scoring or Scoring(shots_by_counts(federation), federation.classes)
     _check_scoring(scoring, federation)
+    _check_patience(patience, federation, scoring)
     looks = build_probes(probes)
     names_given(functional, federation, looks)
-    return Simulation(composed, work, connect(resolved, work), resolved, cohort, rounds, seed, scoring, looks)
+    return Simulation(
+        composed, work, connect(resolved, work), resolved, cohort, rounds, seed, scoring, looks, patience
+    )
 
 
 def shots_by_counts(federation: Federation) -> Shots:
@@ -141,6 +150,13 @@ def _check_scoring(scoring: Scoring, federation: Federation) -> None:
         )
     if not scoring.clients and not len(federation.test.y):
         raise ConfigError("there is no test set to score on; without one, evaluate.clients must be true")
+
+
+def _check_patience(patience: int | None, federation: Federation, scoring: Scoring) -> None:
+    if patience is not None and federation.validation is None and not scoring.clients:
+        raise ConfigError(
+            f"patience = {patience} needs a validation score: data.validation above 0 (in Python: server_validation of split), or evaluate.clients"
+        )
 
 
 def _check_cohort(work: Workplace, cohort: Cohort) -> None:
@@ -190,7 +206,7 @@ def _check_sizes(local: Local, rounds: int, dtype: torch.dtype) -> None:
     given = {
         "lr": local.lr,
         "weight_decay": local.weight_decay,
-        f"schedule: the rate of round {rounds - 1}": last,
+        f"schedule: the rate of round {counted(rounds - 1)}": last,
     }
     most = torch.finfo(dtype).max if dtype.is_floating_point else math.inf
     for key, value in given.items():

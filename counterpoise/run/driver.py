@@ -1,4 +1,4 @@
-"""The loop over rounds of every run: train, evaluate when due, stop when too many rounds were skipped."""
+"""The loop over rounds of every run: train, evaluate when due, stop when nothing improves or too many rounds were skipped."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from counterpoise.errors import RunError
-from counterpoise.run.patience import Patience, Rows
+from counterpoise.run.early_stopping import EarlyStopping
+from counterpoise.run.giving_up import Rows, SkippedRounds
 from counterpoise.run.simulation import Simulation, advance, evaluate
 from counterpoise.server.round import Outcome, ServerState
 
 
 class Ended(NamedTuple):
-    """One round of one run: the state after it, its row of the log, and its seconds."""
+    """One round of one run: the state after it, its row of the log, its seconds, and whether it was the last."""
 
     state: ServerState
     row: dict[str, Any]
     seconds: float
+    last: bool
 
 
 def drive(
@@ -29,13 +31,14 @@ def drive(
     """The rounds of one run, or of several joined ones; `before`: rows of the rounds already done, per run.
 
     A run that diverges does not stop the others; a RunError is raised only when all have skipped too many rounds in a row.
+    Joined runs have no early stopping.
     """
-    rounds = simulations[0].rounds
-    patience = [
-        Patience(sim.settings.max_skipped, rows)
-        for sim, rows in zip(simulations, before or [()] * len(simulations), strict=True)
+    rounds, before = simulations[0].rounds, before or [()] * len(simulations)
+    skipped = [
+        SkippedRounds(sim.settings.max_skipped, rows) for sim, rows in zip(simulations, before, strict=True)
     ]
-    while states[0].round < rounds:
+    stopping = EarlyStopping(simulations[0].patience, before[0])
+    while states[0].round < rounds and not stopping.over:
         began = time.perf_counter()
         ended = advance(simulations, states)
         states = [state for state, _ in ended]
@@ -43,12 +46,12 @@ def drive(
         due = states[0].round == rounds or states[0].round % evaluate_every == 0
         scores = evaluate(simulations, states) if due else [{} for _ in simulations]
         spent = (time.perf_counter() - began) / len(simulations)
-        yield [
-            Ended(state, outcome.row() | found, spent)
-            for (state, outcome), found in zip(ended, scores, strict=True)
-        ]
-        lost = [one.count(outcome) for one, (_, outcome) in zip(patience, ended, strict=True)]
-        if states[0].round < rounds and all(lost):  # after the last round `conclude` says why
+        rows = [outcome.row() | found for (_, outcome), found in zip(ended, scores, strict=True)]
+        stopping.see(rows[0])
+        last = states[0].round == rounds or stopping.over
+        yield [Ended(state, row, spent, last) for state, row in zip(states, rows, strict=True)]
+        lost = [one.count(outcome) for one, (_, outcome) in zip(skipped, ended, strict=True)]
+        if not last and all(lost):  # after the last round `conclude` says why
             raise RunError(lost[0])
 
 

@@ -11,10 +11,11 @@ import torch
 from torch import nn
 
 from counterpoise.core.method import Method
-from counterpoise.errors import ConfigError
+from counterpoise.errors import ConfigError, short
 from counterpoise.models.heads import Head, exchange_head
 from counterpoise.models.init import initialise
 from counterpoise.models.pretrained import check_patterns, freeze, load_weights
+from counterpoise.run.store.folder import RunFolder
 
 
 def adapt_model(
@@ -39,9 +40,26 @@ def adapt_model(
     return freeze(adapted, patterns)
 
 
+def weights_file(given: str | Path) -> Path:
+    """A file as it is; of a run's folder the file of its final weights."""
+    path = Path(given)
+    if not path.is_dir():
+        return path
+    folder = RunFolder(path)
+    if not folder.holds_run():
+        raise ConfigError(
+            f"model.weights: {short(path)} must be a safetensors file or the folder of a run, and holds no run"
+        )
+    if not (folder.summary.exists() and folder.model.exists()):
+        raise ConfigError(
+            f"model.weights: the run in {short(path)} is not finished and has no final weights; {folder.resume_hint()}"
+        )
+    return folder.model
+
+
 def start_from(module: nn.Module, weights: str | Path | None) -> None:
     """Put in the given weights; something must be left to train."""
-    if weights is not None and (others := load_weights(module, Path(weights))):
+    if weights is not None and (others := load_weights(module, weights_file(weights))):
         logging.getLogger("counterpoise").warning(
             "%s does not have %s: not taken from it", weights, ", ".join(others)
         )

@@ -49,6 +49,8 @@ def _same(ours: torch.Tensor, theirs: torch.Tensor) -> bool:
 
 
 def _check_alike(first: Simulation, other: Simulation) -> None:
+    if other.patience is not None:
+        raise ConfigError("runs that may end early (evaluate.patience) cannot be trained together")
     names = [part.name for part in first.method.parts], [part.name for part in other.method.parts]
     shapes = [{name: p.shape for name, p in sim.work.model.params().items()} for sim in (first, other)]
     if names[0] != names[1] or shapes[0] != shapes[1]:

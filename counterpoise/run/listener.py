@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from counterpoise.run.patience import Rows
+from counterpoise.run.giving_up import Rows
 from counterpoise.run.store.run import Run
 
 

@@ -13,14 +13,16 @@ from torch import nn
 from counterpoise.data.federation import Federation
 from counterpoise.engines.choose import build_engine
 from counterpoise.errors import ConfigError
+from counterpoise.registry.schema import Count
 from counterpoise.run.assemble import assemble, load_federation
 from counterpoise.run.build import Connect
-from counterpoise.run.config.experiment import Experiment, load_experiment, with_patience
+from counterpoise.run.config.experiment import Experiment, load_experiment, make_experiment, with_max_skipped
 from counterpoise.run.driver import drive
+from counterpoise.run.giving_up import GivenUpError, Rows
 from counterpoise.run.joined import join, share_samples
 from counterpoise.run.listener import Listener
-from counterpoise.run.patience import GivenUpError, Rows
 from counterpoise.run.simulation import Simulation
+from counterpoise.run.store.extend import extend
 from counterpoise.run.store.folder import RunFolder
 from counterpoise.run.store.restore import restore, rows_before
 from counterpoise.run.store.run import Run, conclude, found_run, new_run, record_round, resumable
@@ -34,6 +36,8 @@ class Member(NamedTuple):
     experiment: Experiment
     path: Path
     federation: Federation
+    file: str = ""  # name of the experiment's file, for the record
+    extended: bool = False  # to the rounds of its experiment, which its folder does not have yet
 
 
 def start(
@@ -43,11 +47,12 @@ def start(
     federation: Federation | None = None,
     model: nn.Module | None = None,
     connect: Connect = build_engine,
+    file: str = "",
 ) -> dict[str, Any]:
-    """A new run; returns its summary."""
+    """A new run; returns its summary. `file`: name of the experiment's file, for lists of runs."""
     RunFolder(out).check_free()
     check_tracker(experiment.track.to)
-    member = Member(experiment, out, federation or load_federation(experiment))
+    member = Member(experiment, out, federation or load_federation(experiment), file)
     return _run_alone(member, listeners, model, connect)
 
 
@@ -58,16 +63,23 @@ def resume(
     model: nn.Module | None = None,
     connect: Connect = build_engine,
     max_skipped: int | None = None,
+    rounds: Count | None = None,
 ) -> dict[str, Any]:
-    """Go on from the newest intact checkpoint, with another `max_skipped` where given; returns the summary."""
+    """Go on from the newest intact checkpoint, with another `max_skipped` where given; returns the summary.
+
+    With `rounds` to so many, if the rounds already done would be the same in such a run.
+    """
     folder = RunFolder(path)
     if not folder.holds_run():
         raise ConfigError(f"{path} holds no run: there is no config.toml in it")
-    experiment = with_patience(load_experiment(folder.config), max_skipped)
+    experiment = with_max_skipped(load_experiment(folder.config), max_skipped)
     if experiment.engine.together:
         raise ConfigError(f"{path} is trained together with other runs; repeat the command that started them")
+    if rounds is not None:
+        experiment = make_experiment({**experiment.tables(), "rounds": rounds}, str(path))
     check_tracker(experiment.track.to)
-    member = Member(experiment, path, federation or load_federation(experiment))
+    given = federation or load_federation(experiment)
+    member = Member(experiment, path, given, extended=rounds is not None)
     return _run_alone(member, listeners, model, connect)
 
 
@@ -110,9 +122,14 @@ def _execute(
             held.enter_context(folder.locked())
             held.enter_context(resumable(folder))
         runs = [
-            (found_run if known else new_run)(member.experiment, simulation, member.federation, folder)
+            (found_run if known else new_run)(
+                member.experiment, simulation, member.federation, folder, member.file
+            )
             for member, simulation, folder, known in zip(members, simulations, folders, began, strict=True)
         ]
+        for run, member in zip(runs, members, strict=True):
+            if member.extended:
+                extend(run)
         starts = [(state, 0.0) for state in states] or _restore(runs)
         for listener in listeners:
             for run in runs:
@@ -133,7 +150,7 @@ def _go_on(
             states = [one.state for one in ended]
             for place, one in enumerate(ended):
                 seconds[place] += one.seconds
-                record_round(runs[place], one.state, one.row, one.seconds, seconds[place])
+                record_round(runs[place], one.state, one.row, one.seconds, seconds[place], one.last)
                 for notify in (*(listener.round_ended for listener in listeners), tracks[place]):
                     notify(one.row, experiment.rounds)
 
@@ -166,4 +183,4 @@ def _named(member: Member, names: list[str]) -> Experiment:
         raise ConfigError(
             f"{member.path} began together with {known.engine.together or 'none'} and cannot be resumed with {names}"
         )
-    return with_patience(known, member.experiment.engine.max_skipped)
+    return with_max_skipped(known, member.experiment.engine.max_skipped)

@@ -26,16 +26,18 @@ from counterpoise.metrics import balanced_accuracy
 from counterpoise.metrics.probe import Probe
 from counterpoise.metrics.scoring import Scoring, count, count_all, score_clients
 from counterpoise.run.caution import warn_of_lost_tail
+from counterpoise.run.planning import check_patience, planning_part
 from counterpoise.server.cohort import Cohort
 from counterpoise.server.round import (
     Outcome,
     Server,
     ServerState,
     announce,
+    ask_everyone,
     conclude,
     diagnose,
+    first_slots,
     open_round,
-    open_server,
     present,
 )
 from counterpoise.server.search import Scores, Traffic, propose_tasks
@@ -56,6 +58,7 @@ class Simulation:
     seed: int
     scoring: Scoring
     probes: tuple[Probe, ...] = ()
+    patience: int | None = None  # evaluations without a better validation score after which the run ends
     secret: SecretKey = field(default_factory=SecretKey.new)  # a run in a folder has its own from there
 
     @property
@@ -86,12 +89,15 @@ class Simulation:
         """The server before round 0; clears the memory of all clients."""
         warn_of_lost_tail(self.method, self.work.federation)
         self.engine.memory.clear()
-        model, federation = self.work.model, self.work.federation
-        device = federation.train.x.device
-        params, buffers = (
-            {name: t.to(device) for name, t in tree.items()} for tree in (model.params(), model.buffers())
-        )
-        return open_server(self.method, params, buffers, self.census, self.engine)
+        params, buffers = self._first_model()
+        known = ask_everyone(self.census, self.engine)
+        check_patience(self.patience, self.method, params, self.census, known)
+        return ServerState(params, buffers, first_slots(self.method, params, self.census, known))
+
+    def planner(self, rounds: int) -> str | None:
+        """The first part that plans for the number of rounds: it would begin otherwise in a run of so many."""
+        known = ask_everyone(self.census, self.engine)
+        return planning_part(self.method, self._first_model()[0], self.census, known, rounds)
 
     def advance(self, state: ServerState, tasks: Sequence[Task] | None = None) -> tuple[ServerState, Outcome]:
         """One more round, of these tasks or of those of the drawn cohort."""
@@ -149,6 +155,14 @@ class Simulation:
                 scores["probes"] = self._probe(state)
         return scores | self.diagnostics(state)
 
+    def confusion(self, state: ServerState) -> Tensor:
+        """Counts [true class, answer] of the scored model on the test set."""
+        federation, shown = self.work.federation, self.presented(state)
+        with threads(self.settings.threads), arithmetic(self.settings.precision):
+            sums = measure(self.work.model, *shown, federation.test, federation.scaling, count)
+        confusion: Tensor = sums["confusion"]
+        return confusion
+
     def diagnostics(self, state: ServerState) -> dict[str, Any]:
         """The charts of the method's parts."""
         found = diagnose(self.method, state)
@@ -182,6 +196,13 @@ class Simulation:
     def module(self, state: ServerState) -> nn.Module:
         """The trained model as a torch module."""
         return self.work.model.load(*self.presented(state))
+
+    def _first_model(self) -> tuple[Params, Params]:
+        model, device = self.work.model, self.work.federation.train.x.device
+        params, buffers = (
+            {name: t.to(device) for name, t in tree.items()} for tree in (model.params(), model.buffers())
+        )
+        return params, buffers
 
     def _measure(self) -> Measure | None:
         """How a server rule may measure a model on the server's validation samples; None without such samples."""

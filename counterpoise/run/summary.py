@@ -7,10 +7,12 @@ from typing import Any
 
 from counterpoise.core.codec import digest
 from counterpoise.metrics.catalogue import find, headline
+from counterpoise.run.early_stopping import EarlyStopping
 from counterpoise.run.simulation import Simulation
 from counterpoise.server.round import Outcome, ServerState
 
 LAST = 10
+MOST_CLASSES = 200  # up to which a summary holds the confusion counts
 
 
 def summarise(
@@ -20,13 +22,27 @@ def summarise(
     return {
         "method": simulation.method.name,
         "seed": simulation.seed,
-        "rounds": simulation.rounds,
+        "rounds": state.round,
+        **({"stopped": words} if (words := stopped_early(simulation, rows)) else {}),
         **summarise_rows(rows),
         "seconds": seconds,
         "engine": simulation.settings.name,
         "device": simulation.settings.device,
+        **_confusion(simulation, state),
         "params_sha256": digest({"params": state.params, "buffers": state.buffers}),
     }
+
+
+def _confusion(simulation: Simulation, state: ServerState) -> dict[str, Any]:
+    """Counts [true class][answer] of the last model on the test set, unless there are very many classes, or no samples."""
+    if len(simulation.scoring.classes) > MOST_CLASSES or not len(simulation.work.federation.test.y):
+        return {}
+    return {"confusion": simulation.confusion(state).tolist()}
+
+
+def stopped_early(simulation: Simulation, rows: Sequence[Mapping[str, Any]]) -> str:
+    """Why a run ended before its last round; empty if it did not."""
+    return EarlyStopping(simulation.patience, rows).words(simulation.rounds)
 
 
 def summarise_rows(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -96,16 +96,19 @@ class Outcome(NamedTuple):
         return {**self._asdict(), **lists, "skipped": self.skipped}
 
 
-def open_server(method: Method, params: Params, buffers: Params, census: Census, ask: Ask) -> ServerState:
-    """Survey the clients where a part needs it, and let each part set up its server slot."""
+def ask_everyone(census: Census, ask: Ask) -> dict[str, Tree]:
+    """Part name -> what the clients say before the first round, each of them or as a sum, where a part asks."""
     everyone = range(census.clients)
-    known = ask.survey(everyone) | ask.tally(everyone)
-    slots = {
+    return ask.survey(everyone) | ask.tally(everyone)
+
+
+def first_slots(method: Method, params: Params, census: Census, known: Mapping[str, Tree]) -> dict[str, Tree]:
+    """Part name -> its server slot before the first round."""
+    return {
         part.name: part.init(params, census, known.get(part.name, {}))
         for part in method.parts
         if part.init is not None
     }
-    return ServerState(params, buffers, slots)
 
 
 def open_round(

@@ -12,6 +12,7 @@ from torch import Tensor
 from counterpoise.core.messages import Replies, Task, average_buffers
 from counterpoise.core.method import Method
 from counterpoise.core.part import Exchange, Judge, Part, call
+from counterpoise.core.rounds import counted
 from counterpoise.core.tree import Params, Tree, bytes_of, stack, take, tmap
 from counterpoise.errors import ConfigError, short
 from counterpoise.server.replies import select, weigh_replies
@@ -47,7 +48,7 @@ def propose_tasks(method: Method, slots: Slots, round: int, cohort: Sequence[int
     each = Counter(task.client for task in tasks)
     if set(each) != set(cohort) or len(set(each.values())) > 1:
         raise ConfigError(
-            f"{owner.name} must propose equally many tasks for each of the {len(cohort)} clients of round {round}, not {short(dict(each))}"
+            f"{owner.name} must propose equally many tasks for each of the {len(cohort)} clients of round {counted(round)}, not {short(dict(each))}"
         )
     return tasks
 

@@ -89,6 +89,8 @@ def _group_key(one: Order) -> str:
     if has_begun(folder):
         known = known_experiment(folder)
         return json.dumps((known.engine.together if known else None) or one.path)
+    if one.config.get("evaluate", {}).get("patience"):  # each may end after another round
+        return one.path
     engine = one.config.get("engine", {})
     on_gpu = torch.cuda.is_available() and engine.get("device", "auto") != "cpu"
     if not (engine.get("name") == "stacked" or (engine.get("name", "auto") == "auto" and on_gpu)):

@@ -14,9 +14,10 @@ from counterpoise.data.dataset import DATASETS
 from counterpoise.data.partition import PARTITIONS
 from counterpoise.errors import ConfigError, CounterpoiseError
 from counterpoise.models.model import MODELS
+from counterpoise.results.progress import RUNS
 from counterpoise.results.results import TUNING, RunResult, read_result
 from counterpoise.run.config.experiment import Experiment, load_experiment, make_experiment
-from counterpoise.run.patience import why_given_up
+from counterpoise.run.giving_up import why_given_up
 from counterpoise.run.store.facts import first_difference
 from counterpoise.run.store.folder import RunFolder
 from counterpoise.sweep.specs import Tables, as_name, describe_setting, merge, put
@@ -42,7 +43,7 @@ class Job(NamedTuple):
     pictures: bool = True  # draw the partition and the curves, which takes longer than a short run
 
     def path(self, out: Path) -> Path:
-        return out / (TUNING if self.tuning else "runs") / self.name
+        return out / (TUNING if self.tuning else RUNS) / self.name
 
 
 class Problem(NamedTuple):

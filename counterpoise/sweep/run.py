@@ -15,7 +15,7 @@ from counterpoise.report.html.study import Study, study
 from counterpoise.report.render import write_tables
 from counterpoise.results.comparison import Comparison
 from counterpoise.results.labels import Labels
-from counterpoise.results.results import read_runs
+from counterpoise.results.results import SWEEP, read_runs
 from counterpoise.run.store.folder import RunFolder
 from counterpoise.sweep.execute import Event, Group, group, one_by_one, order
 from counterpoise.sweep.jobs import Job, check_folders, expand, given_up, is_over
@@ -24,7 +24,6 @@ from counterpoise.sweep.tune import Tuned, choose_settings, jobs_of, searches_of
 from counterpoise.sweep.workers import in_workers
 from counterpoise.system.atomic import clear_temporaries, write_atomically
 
-SWEEP = "sweep.toml"  # in the folder of a sweep
 UNTUNED = "not run: none of its settings could be scored"
 
 

@@ -93,9 +93,10 @@ def choose(search: Search, out: Path, score: str) -> Tuned:
         return Tuned(search, [[]], search.trials[0].setting)
     scores = [[_score(job, out, score) for job in trial.jobs] for trial in search.trials]
     sign = -1 if find(score).lower else 1
-    means = [_mean(values, sign) for values in scores]
-    best = max(means)
-    chosen = None if best == -math.inf else search.trials[means.index(best)].setting
+    means = [mean_score(values) for values in scores]
+    signed = [-math.inf if mean is None else sign * mean for mean in means]
+    best = max(signed)
+    chosen = None if best == -math.inf else search.trials[signed.index(best)].setting
     return Tuned(search, scores, chosen)
 
 
@@ -164,10 +165,10 @@ def _score(job: Job, out: Path, score: str) -> float | None:
     return result.summary.get(score)
 
 
-def _mean(values: Sequence[float | None], sign: int) -> float:
-    """The mean over seeds, signed so that higher is better; -inf if the setting failed with any seed."""
+def mean_score(values: Sequence[float | None]) -> float | None:
+    """The mean over seeds; None if the setting has no score with any of them."""
     known = [value for value in values if value is not None]
-    return sign * statistics.fmean(known) if len(known) == len(values) else -math.inf
+    return statistics.fmean(known) if len(known) == len(values) else None
 
 
 def _record_search(one: Tuned) -> dict[str, Any]:

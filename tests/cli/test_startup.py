@@ -19,7 +19,7 @@ import pytest
 from PIL import Image
 from runs import COMMAND, finish, spawn, write_tiny
 
-from counterpoise.cli.progress import Live
+from counterpoise.run.progress import Live
 
 HEAVY = ("torch", "numpy", "sklearn", "scipy", "matplotlib", "safetensors")
 TYPERS = {re.match(r"[\w-]+", need)[0] for need in requires("typer") or ()}  # type: ignore[index]  # what it imports itself

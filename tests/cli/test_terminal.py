@@ -71,11 +71,8 @@ class Terminal(io.StringIO):
 def test_a_live_display_moves_the_cursor_and_does_not_spell_that_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     trial = Trial(RED, "fedavg", {"local.lr": 0.1}, "")
-    with redirect_stderr(Terminal()) as stream, plain_output():
-        with RunsBar() as bar:
-            bar.show(Tally("runs", 2, 1))
-        with LiveBoard() as board:
-            board.show(Board("finals", [Standing(trial, 0.5, 1, 2)], 1, 60.0))
+    with redirect_stderr(Terminal()) as stream, plain_output(), LiveBoard() as board:
+        board.show(Board("finals", [Standing(trial, 0.5, 1, 2)], 1, 60.0))
     assert "\x1b[" in stream.getvalue()
     assert "\\u001b[2K" not in stream.getvalue()
     assert "\\u001b[31m" in stream.getvalue()  # but names stay text
@@ -169,3 +166,12 @@ def test_errors_about_keys_of_a_file_are_plain(tmp_path: Path, value: str) -> No
     finished = call("validate", tmp_path / "x.toml")
     assert_refused(finished, 2, "no key ")
     assert not RAW.search(finished.err)
+
+
+def test_a_bar_moves_the_cursor_and_does_not_spell_that_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    with redirect_stderr(Terminal()) as stream, plain_output(), RunsBar() as bar:
+        bar.show(Tally(RED, 2, 1))
+    assert "\x1b[" in stream.getvalue()
+    assert "\\u001b[2K" not in stream.getvalue()
+    assert "\\u001b[31m" in stream.getvalue()  # but names stay text

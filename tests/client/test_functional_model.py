@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from counterpoise.client.functional import FunctionalModel
 from counterpoise.core.rng import generator
-from counterpoise.errors import ConfigError
 from counterpoise.models.init import initialise
 
 X = torch.randn(6, 5, generator=generator(0, "x"))
@@ -86,12 +85,6 @@ def test_a_module_without_features_works_with_empty_ones() -> None:
     outputs, _ = model.apply(model.params(), {}, X, train=True)
     assert outputs.logits.shape == (6, 3)
     assert outputs.features.shape == (6, 0)
-
-
-def test_dropout_is_refused_by_name_unless_it_drops_nothing() -> None:
-    with pytest.raises(ConfigError, match=r"model layer '1': dropout must have p = 0, not 0\.5"):
-        FunctionalModel(nn.Sequential(nn.Linear(5, 3), nn.Dropout(0.5)))
-    FunctionalModel(nn.Sequential(nn.Linear(5, 3), nn.Dropout(0.0)))
 
 
 @pytest.mark.parametrize("norm", [nn.BatchNorm1d(3), nn.SyncBatchNorm(3)])

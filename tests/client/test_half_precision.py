@@ -51,6 +51,7 @@ def _batches(steps: int) -> list[Batch]:
             labels,
             torch.ones(CLIENTS, B),
             torch.zeros(CLIENTS),
+            torch.zeros(CLIENTS, dtype=torch.int64),
         )
         for k in range(steps)
     ]  # fmt: skip

@@ -156,5 +156,5 @@ def test_the_saved_model_holds_every_tensor_and_predicts_as_the_run_did(tmp_path
 def test_from_python_a_frozen_module_works_the_same() -> None:
     federation = load_federation(tiny())
     ended = simulate_from_python(federation, "fedavg", _own_model(), rounds=2)
-    assert distance(dict(ended.module.body.state_dict()), dict(_own_model().body.state_dict())) == 0  # type: ignore[union-attr]
+    assert distance(dict(ended.module.model.body.state_dict()), dict(_own_model().body.state_dict())) == 0  # type: ignore[union-attr]
     assert ended["bytes"] == 2 * 4 * 2 * (8 * 10 + 10) * 4  # rounds, clients, there and back, float32

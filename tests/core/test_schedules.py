@@ -80,5 +80,5 @@ def test_rates_never_rise_and_are_never_negative(rounds: int, name: str) -> None
 def test_a_rate_beyond_all_numbers_is_told_with_its_round() -> None:
     local = Local(lr=1.0, schedule={"steps": {"at": [1, *range(2, 12)], "by": 1e38}})
     assert local.rate(1, 20) == 1e38
-    with pytest.raises(ConfigError, match=r"local\.schedule.* overflows in round 11 of 20"):
+    with pytest.raises(ConfigError, match=r"local\.schedule.* overflows in round 12 of 20"):
         local.rate(11, 20)

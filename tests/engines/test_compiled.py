@@ -64,6 +64,16 @@ def test_a_step_of_a_partly_frozen_model_is_one_program(caplog: pytest.LogCaptur
     assert not said(caplog)
 
 
+def test_a_step_of_a_model_with_dropout_is_one_program(caplog: pytest.LogCaptureFixture) -> None:
+    torch._dynamo.reset()
+    module = small_model(hidden=[6], dropout=0.3)
+    sim = traced("fedavg", model=module)
+    alone = simulate("fedavg", engine=STACKED, federation=EVEN, model=module)
+    states = [all_state(one, run_rounds(one, rounds=2)) for one in (sim, alone)]
+    assert distance(*states) < 1e-12
+    assert not said(caplog)
+
+
 def test_a_step_that_cannot_be_compiled_runs_as_it_is_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
     def adjust(direction: Params, slot: Tree, seen: Step) -> tuple[Params, Tree]:
         torch._dynamo.graph_break()

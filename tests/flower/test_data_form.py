@@ -16,14 +16,14 @@ from own_files import KINDS, ROWS, Kind, client_files, server_config
 
 from counterpoise.errors import DataError
 from counterpoise.flower import data_form
-from counterpoise.flower.data_form import read_form
+from counterpoise.flower.data_form import form_text, read_form
 from counterpoise.flower.own_data import describe_form, own_federation, server_data
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 def test_a_form_is_read_as_it_was_sent(kind: Kind, tmp_path: Path) -> None:
     told = server_data(server_config(tmp_path, kind, list(ROWS))).form
-    found = read_form(told.text())
+    found = read_form(form_text(told))
     assert found._replace(scaling=told.scaling) == told
     assert [part.tolist() for part in found.scaling] == [part.tolist() for part in told.scaling]
     assert (found.columns is not None) == (kind is KINDS["table"])

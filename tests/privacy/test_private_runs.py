@@ -123,7 +123,11 @@ def test_the_record_and_the_commands_tell_what_was_sent(tmp_path: Path) -> None:
     for words in ("under pairwise masks", "epsilon 2", "Keys were not signed", "LLG, RLU", "a simulation"):
         assert words in told
     sections = json.loads(call("privacy", out, "--json").out)["sections"]
-    assert list(sections) == ["Class counts before round 0", "The server learned", "What that can tell"]
+    assert list(sections) == [
+        "Class counts before the first round",
+        "The server learned",
+        "What that can tell",
+    ]
 
 
 def _told(out: Path) -> str:

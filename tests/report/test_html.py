@@ -11,6 +11,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,7 +23,7 @@ from counterpoise.report.html.markup import Html, breakable, data_block, element
 from counterpoise.report.html.page import render
 from counterpoise.report.html.study import study, thin
 from counterpoise.results.comparison import compare_results
-from counterpoise.results.results import RunResult, read_results
+from counterpoise.results.results import RunResult, read_result, read_results
 
 VOID = {"meta", "br", "wbr", "circle", "path"}
 MEGABYTE = 1_000_000
@@ -172,6 +173,19 @@ def test_all_that_is_drawn_is_in_the_data(parsed: Page) -> None:
     classes = data["classes"][0]
     assert classes["counts"] == sorted(classes["counts"], reverse=True)
     assert sum(map(sum, data["partitions"][0][0]["counts"])) == sum(data["partitions"][0][0]["samples"])
+
+
+def test_confusion_counts_are_those_of_the_runs_added_up_and_by_frequency(runs: Path, parsed: Page) -> None:
+    found = data_of(parsed)["confusions"][0]
+    assert [one["method"] for one in found] == [0, 1, 2]
+    kept = [read_result(runs / f"0-{seed}").summary for seed in (0, 1)]
+    counts = sum(np.array(one["confusion"]) for one in kept if one)
+    held = read_result(runs / "0-0").class_counts
+    assert held is not None
+    order = np.argsort([-count for count in held], kind="stable")
+    assert found[0]["counts"] == counts[np.ix_(order, order)].tolist()
+    assert EVIL in found[0]["names"]
+    assert '<div data-chart="confusion">' in (runs.parent / "report.html").read_text()
 
 
 def test_what_failed_is_told_with_its_reason(parsed: Page) -> None:

@@ -88,7 +88,7 @@ def test_nothing_else_is_in_the_folder(finished: Path) -> None:
     pictures = {"partition.png", "curves.png"}  # not drawn in these tests
     assert names | pictures == {
         "config.toml", "record.json", "metrics.jsonl", "timing.jsonl", "summary.json", "model.safetensors",
-        "checkpoints", ".lock", *pictures,
+        "preprocessing.json", "checkpoints", ".lock", *pictures,
     }  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from sweeps import ends_of, run_here, tiny_sweep, write_tiny_sweep
 
 from counterpoise.errors import RunError
 from counterpoise.results.comparison import compare_results
-from counterpoise.run.patience import why_given_up
+from counterpoise.run.giving_up import why_given_up
 from counterpoise.run.runner import resume
 from counterpoise.run.store.folder import read_rows
 

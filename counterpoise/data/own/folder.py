@@ -6,6 +6,7 @@ import hashlib
 import io
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from counterpoise.data.dataset import Dataset
+from counterpoise.data.dataset import Dataset, Source
 from counterpoise.data.faults import (
     MAX_BYTES,
     MAX_FILES,
@@ -79,7 +80,9 @@ def read_image_folder(
     owners = coded([pictures[row].client for row in split.train]) if clients else None
     notes = [split_note(split, test_share, seed)] if not given else []
     notes += [f"images resized to {wanted[0]} x {wanted[1]}"] if wanted else []
-    return join(root, train, test, classes.names, owners, notes, {root.name: digest})
+    joined = join(root, train, test, classes.names, owners, notes, {root.name: digest})
+    by_name = {name: place for place, name in enumerate(classes.names)}
+    return replace(joined, source=Source(labels=by_name, resized=wanted is not None))
 
 
 def _wanted_size(size: int | Size | None) -> Size | None:
@@ -89,6 +92,39 @@ def _wanted_size(size: int | Size | None) -> Size | None:
     if height < 1 or width < 1 or height * width > MAX_PIXELS:
         raise ConfigError(f"size must be a height and width of at most {MAX_PIXELS:,} pixels, not {size!r}")
     return height, width
+
+
+def read_pictures(
+    root: Path, size: Size, channels: int, resized: bool
+) -> tuple[list[Path], list[str], Pixels]:
+    """Every image at or below a path for a model of this size: files, names of their folders, pixels [n, C, H, W].
+
+    Images of another size are refused, unless all are `resized`.
+    """
+    files = list(_files(root, root)) if root.is_dir() else [root]
+    if not files:
+        raise fault(root, "holds no images")
+    pixels, _ = _read(
+        root if root.is_dir() else root.parent,
+        [Picture(file, "") for file in files],
+        size if resized else None,
+    )
+    if pixels.shape[2:] != size:
+        raise fault(
+            files[0], f"is {pixels.shape[2]} x {pixels.shape[3]}; the model takes {size[0]} x {size[1]}"
+        )
+    if pixels.shape[1] > channels:
+        raise fault(root, "holds images in colour; the model takes grey ones")
+    whole = np.broadcast_to(pixels, (len(pixels), channels, *size))
+    return files, [file.parent.name for file in files], whole.copy()  # one that may be written to
+
+
+def _files(root: Path, folder: Path) -> Iterator[Path]:
+    for child in _listed(root, folder):
+        if child.is_dir():
+            yield from _files(root, child)
+        else:
+            yield child
 
 
 def _pictures(root: Path, folder: Path, clients: bool) -> Iterator[Picture]:

@@ -17,7 +17,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from counterpoise.data.dataset import Assignment, Dataset, Samples, Scaling
+from counterpoise.data.dataset import Assignment, Dataset, Samples, Scaling, source_from_json
 from counterpoise.data.faults import MAX_BYTES, MAX_PACK_HEADER, as_fault, fault, file_within
 from counterpoise.data.own.forms import PIXEL_DIMENSIONS
 from counterpoise.data.own.pixels import compress, decompress
@@ -47,6 +47,7 @@ class About:
     record: dict[str, Any]
     pixels: Mapping[str, Sequence[int]]  # uncompressed shapes of the compressed images
     format: Literal[1] = 1
+    source: dict[str, Any] | None = None  # how a user's data became samples; older packs lack it
 
 
 def write_pack(dataset: Dataset, assignment: Assignment, path: Path | str, record: Mapping[str, Any]) -> None:
@@ -80,8 +81,9 @@ def _words(dataset: Dataset, record: Mapping[str, Any], shapes: dict[str, Shape]
         notes=dataset.notes,
         record=dict(record),
         pixels=shapes,
+        source=dataset.source.to_json(),
     )
-    return json.dumps(asdict(about))
+    return json.dumps({key: value for key, value in asdict(about).items() if value is not None})
 
 
 def _tensors(dataset: Dataset, assignment: Assignment) -> Tensors:
@@ -188,6 +190,7 @@ def _unpacked(tensors: Tensors, about: About) -> Pack:
         about.client_names,
         about.files,
         about.notes,
+        source=source_from_json(about.source, len(about.classes)),
     )
     assignment = Assignment(
         _vectors(tensors, "clients"),

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from counterpoise.data import check
-from counterpoise.data.dataset import Dataset, Samples, Scaling, no_scaling, pixel_scaling
+from counterpoise.data.dataset import Dataset, Samples, Scaling, Source, no_scaling, pixel_scaling
 from counterpoise.data.faults import MAX_NUMBER, as_fault, fault
 from counterpoise.data.own.forms import (
     PIXEL_DIMENSIONS,
@@ -119,18 +119,24 @@ def join(
     coverage = check_coverage(source, labels.classes, labels.train, labels.test)
     turned = ("channels moved from last to first",) if _channels_last(train.x) else ()
     natural = Clients() if clients is None else natural_clients(*clients)
-    samples = Samples(_tensor(train.x), torch.from_numpy(labels.train))
+    samples = Samples(image_tensor(train.x), torch.from_numpy(labels.train))
     return Dataset(
         Path(source).stem,
         samples,
-        Samples(_tensor(test.x), torch.from_numpy(labels.test)),
+        Samples(image_tensor(test.x), torch.from_numpy(labels.test)),
         labels.classes,
         measured_scaling(samples.x),
         natural.codes,
         natural.names,
         files or {},
         (*notes, *labels.notes, *turned, *coverage, *natural.notes),
+        source=Source(labels=_by_number(labels.classes, classes)),
     )
+
+
+def _by_number(names: tuple[str, ...], given: tuple[str, ...] | None) -> dict[str, int]:
+    """What labels in the data mean: places among names that were given, else the names, which are the labels."""
+    return {str(place) if given is not None else name: place for place, name in enumerate(names)}
 
 
 def class_names(source: Path | str, classes: Sequence[str] | AnyArray | None) -> tuple[str, ...] | None:
@@ -162,7 +168,7 @@ def _channels_last(x: AnyArray) -> bool:
     return x.ndim == PIXEL_DIMENSIONS and x.shape[-1] in COLOURS and x.shape[1] not in COLOURS
 
 
-def _tensor(x: AnyArray) -> Tensor:
+def image_tensor(x: AnyArray) -> Tensor:
     """Images as [n, C, H, W]: channels last are moved first, grey pixels get a channel axis."""
     if _channels_last(x):
         x = x.transpose(0, 3, 1, 2)

@@ -54,7 +54,8 @@ def adult(split: Literal["stratified", "official"] = "stratified") -> Loader:
         encoded = encode(table.numbers, table.words, fit=rows.train)
         incomplete = sum(len(table.labels) for table in tables) - len(y)
         dropped = f"{incomplete:,} rows with missing values dropped, {len(y):,} kept"
-        return tabular("adult", encoded, y, CLASSES, rows, paths, dropped, SPLIT_NOTES[split])
+        notes = dropped, SPLIT_NOTES[split]
+        return tabular("adult", encoded, y, CLASSES, rows, paths, *notes, label=LAYOUT.label)
 
     return load
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from counterpoise.data.dataset import Dataset, Samples
+from counterpoise.data.dataset import Dataset, Samples, Source
 from counterpoise.data.root import sha256_of
 from counterpoise.data.split import TrainTest
 from counterpoise.data.tables.encoder import Encoded
@@ -41,8 +41,13 @@ def tabular(
     split: TrainTest,
     paths: Iterable[Path],
     *notes: str,
+    label: str,
+    labels: Mapping[str, int] | None = None,
 ) -> Dataset:
-    """A data set of encoded rows; `notes` come before those of the encoding."""
+    """A data set of encoded rows; `notes` come before those of the encoding.
+
+    `label` is the label column; `labels` says which class a label in the file means, where that is not its own name.
+    """
     return Dataset(
         name,
         train=to_samples(encoded.x[split.train], y[split.train]),
@@ -50,4 +55,5 @@ def tabular(
         classes=classes,
         files=checksums(paths),
         notes=(*notes, *encoded.notes),
+        source=Source(label, encoded.encoder, labels),
     )

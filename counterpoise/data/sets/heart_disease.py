@@ -14,7 +14,7 @@ from counterpoise.data.dataset import Dataset, Loader, dataset
 from counterpoise.data.root import find_file
 from counterpoise.data.sets.assemble import tabular
 from counterpoise.data.split import stratified_split
-from counterpoise.data.tables.cells import Numbers
+from counterpoise.data.tables.cells import MISSING_WORD, Numbers
 from counterpoise.data.tables.delimited import (
     FileColumns,
     Table,
@@ -25,6 +25,7 @@ from counterpoise.data.tables.delimited import (
     read_lines,
     stack,
 )
+from counterpoise.data.tables.encoder import Encoder
 
 HOSPITALS = {
     "Cleveland": "cleveland",
@@ -34,6 +35,7 @@ HOSPITALS = {
 }
 COLUMNS = "age sex cp trestbps chol fbs restecg thalach exang oldpeak slope ca thal num"
 CODES = ("cp", "restecg", "slope", "thal")  # numbers that only name a category
+GAP = "missing"
 GRADES = ("0", "1", "2", "3", "4")
 LAYOUT = FileColumns(COLUMNS.split(), words=(), label="num", labels=GRADES)
 CLASSES = {
@@ -58,7 +60,12 @@ def heart_disease(grades: Literal["two", "five"] = "two") -> Loader:
         y = grade if grades == "five" else np.minimum(grade, 1)
         split = stratified_split(hospital * len(GRADES) + y, 0.2, numpy_generator(0, "heart_disease-test"))
         encoded = encode(table.numbers, table.words, split.train)
-        loaded = tabular("heart_disease", encoded, y, CLASSES[grades], split, paths, *_notes(table.words))
+        encoded = encoded._replace(encoder=_for_new_rows(encoded.encoder))
+        labels = {word: code if grades == "five" else min(code, 1) for code, word in enumerate(GRADES)}
+        notes, label = _notes(table.words), LAYOUT.label
+        loaded = tabular(
+            "heart_disease", encoded, y, CLASSES[grades], split, paths, *notes, label=label, labels=labels
+        )
         return replace(loaded, clients=torch.tensor(hospital[split.train]), client_names=tuple(HOSPITALS))
 
     return load
@@ -71,12 +78,23 @@ def _read(path: Path) -> Table:
     return Table(numbers, {name: _code_names(table.numbers[name]) for name in CODES}, table.labels)
 
 
+def _for_new_rows(encoder: Encoder | None) -> Encoder | None:
+    """The encoder by which other tables are read, in which a gap has the name that it has there."""
+    if encoder is None:
+        return None
+    words = {
+        name: tuple(MISSING_WORD if kind == GAP else kind for kind in kinds)
+        for name, kinds in encoder.words.items()
+    }
+    return replace(encoder, words=words)
+
+
 def _code_names(codes: Numbers) -> Words:
-    return np.array(["missing" if np.isnan(code) else f"{code:g}" for code in codes])
+    return np.array([GAP if np.isnan(code) else f"{code:g}" for code in codes])
 
 
 def _notes(codes: dict[str, Words]) -> tuple[str, ...]:
-    gaps = ", ".join(f"{name} {np.sum(values == 'missing')}" for name, values in codes.items())
+    gaps = ", ".join(f"{name} {np.sum(values == GAP)}" for name, values in codes.items())
     return (
         "no official split: 80/20, stratified by hospital and class, the same in every run",
         f"missing codes are a category of their own: {gaps}",

@@ -74,7 +74,9 @@ def nsl_kdd(labels: Literal["coarse", "fine"] = "coarse") -> Loader:
         split = split_at(len(train.labels), len(table.labels))
         encoded = encode(table.numbers, table.words, split.train)
         y = class_codes(table.labels, classes, "nsl_kdd")
-        return tabular("nsl_kdd", encoded, y, classes, split, paths, *notes)
+        meant = COARSE if labels == "coarse" else {name: name for name in classes}
+        known = {attack: classes.index(name) for attack, name in meant.items()}
+        return tabular("nsl_kdd", encoded, y, classes, split, paths, *notes, label=LAYOUT.label, labels=known)
 
     return load
 

@@ -58,9 +58,8 @@ def _load(root: Path | None) -> Dataset:
     classes = classes_by_frequency(table.labels)
     y = class_codes(table.labels, classes, "unsw_nb15")
     split, note = _split(paths, len(tables[paths[0]].labels), y)
-    return tabular(
-        "unsw_nb15", encode(table.numbers, table.words, split.train), y, classes, split, paths, note
-    )
+    encoded = encode(table.numbers, table.words, split.train)
+    return tabular("unsw_nb15", encoded, y, classes, split, paths, note, label=LAYOUT.label)
 
 
 def _split(paths: list[Path], first: int, y: Rows) -> tuple[TrainTest, str]:

@@ -22,13 +22,14 @@ SNIFFED_ROWS = 20
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 ROW, CELL = 100, 16  # bytes beside the text: per row, and per cell in its row and column
 GZIP_MARK = b"\x1f\x8b"
+FEWEST_COLUMNS = 2  # a label and a feature
 PIECE = 1 << 18  # bytes unpacked at a time
 CHECK_EVERY = 16 << 20  # bytes between two checks of free memory
 
 Record = tuple[int, list[str]]  # row in the file (the header is row 1), cells
 
 
-def read_csv(path: Path | str, limit: int = MAX_TEXT_BYTES) -> Table:
+def read_csv(path: Path | str, limit: int = MAX_TEXT_BYTES, fewest: int = FEWEST_COLUMNS) -> Table:
     """A table with a header row; delimited by comma, semicolon, tab or bar; in UTF-8, else Latin-1; gzipped or not.
 
     A first column without a name that numbers the rows, as pandas writes it, is left out.
@@ -38,19 +39,19 @@ def read_csv(path: Path | str, limit: int = MAX_TEXT_BYTES) -> Table:
         if raw.read(2) in UTF16_MARKS:
             raise fault(path, "is UTF-16; needs UTF-8 or Latin-1")
     try:
-        table = _read(path, "utf-8-sig", limit)
+        table = _read(path, "utf-8-sig", limit, fewest)
     except UnicodeDecodeError:
-        table = _read(path, "latin-1", limit)._replace(notes=("not UTF-8, read as Latin-1",))
+        table = _read(path, "latin-1", limit, fewest)._replace(notes=("not UTF-8, read as Latin-1",))
     return _without_index(table) if "" in table.columns else table
 
 
-def _read(path: Path, encoding: str, limit: int) -> Table:
+def _read(path: Path, encoding: str, limit: int, fewest: int) -> Table:
     with _open_text(path, encoding, limit) as stream:
         delimiter = _delimiter(stream.read(SNIFFED_CHARACTERS))
     with _open_text(path, encoding, limit) as stream:
         records = _records(path, stream, delimiter)
         header_row, names = next(records, (1, []))
-        _check_header(path, header_row, names)
+        _check_header(path, header_row, names, fewest)
         rows, cells = _body(path, records, len(names))
     return Table(path, dict(zip(names, zip(*cells, strict=True), strict=True)), rows, header_row)
 
@@ -110,9 +111,10 @@ def _lines(path: Path, stream: IO[str]) -> Iterator[str]:
         yield line
 
 
-def _check_header(path: Path, row: int, names: list[str]) -> None:
-    if not 2 <= len(names) <= MAX_COLUMNS:
-        reason = f"the header has {len(names):,} columns; needs 2 (a label and a feature) to {MAX_COLUMNS:,}"
+def _check_header(path: Path, row: int, names: list[str], fewest: int) -> None:
+    if not fewest <= len(names) <= MAX_COLUMNS:
+        least = "2 (a label and a feature)" if fewest == FEWEST_COLUMNS else str(fewest)
+        reason = f"the header has {len(names):,} columns; needs {least} to {MAX_COLUMNS:,}"
         raise fault(path, reason, row)
     seen = set()
     for place, name in enumerate(names, start=1):

@@ -96,7 +96,7 @@ def encode(numbers: Mapping[str, Numbers], words: Mapping[str, Words], fit: Rows
     encoder = Encoder(fit_numbers(numbers, dict.fromkeys(numbers, 0.0), fit), kinds)
     rows = len(next(iter([*numbers.values(), *words.values()]), ()))
     x = encoder.inputs(rows, numbers.__getitem__, lambda name: words[name].tolist())
-    return Encoded(x, encoder.names, gap_note(numbers))
+    return Encoded(x, encoder.names, gap_note(numbers), encoder)
 
 
 def classes_by_frequency(labels: Words) -> tuple[str, ...]:

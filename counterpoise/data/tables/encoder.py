@@ -29,6 +29,7 @@ class Encoded(NamedTuple):
     x: Inputs  # [n, d]
     names: tuple[str, ...]  # age, ca missing, workclass=Private, ...
     notes: tuple[str, ...] = ()
+    encoder: Encoder | None = None
 
 
 class Number(NamedTuple):

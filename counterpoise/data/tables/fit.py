@@ -63,7 +63,7 @@ def fit_table(
     for name in names:
         if len({table.columns[name][row] for row in train}) == 1:
             constant.append(name)
-        elif _is_numeric(table, name, numeric, categorical):
+        elif is_numeric(table, name, numeric, categorical):
             numbers[name] = numbers_of(table, name)
         else:
             words[name] = _categories(table, name, train)
@@ -98,7 +98,10 @@ def _median(values: Numbers) -> float:
     return float(np.median(known)) if len(known) else 0.0
 
 
-def _is_numeric(table: Table, name: str, numeric: Collection[str], categorical: Collection[str]) -> bool:
+def is_numeric(
+    table: Table, name: str, numeric: Collection[str] = (), categorical: Collection[str] = ()
+) -> bool:
+    """Whether a column holds numbers; a few words among numbers are refused with their row."""
     if name in numeric or name in categorical:
         return name in numeric
     if name in table.words:

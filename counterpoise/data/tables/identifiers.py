@@ -63,5 +63,9 @@ def _problem(different: Collection[str], rows: int) -> str | None:
     if example is not None:
         point = example.replace(",", ".")
         return f"they look like numbers with a decimal comma, such as {short(example)}, and a number is read with a point, {point}"
-    names_rows = len(different) >= FEWEST and len(different) > LIKE_NAMES * rows
-    return "such words name rows and say nothing about new ones" if names_rows else None
+    return "such words name rows and say nothing about new ones" if names_rows(different, rows) else None
+
+
+def names_rows(different: Collection[str], rows: int) -> bool:
+    """Whether so many words are different that they are no categories."""
+    return len(different) >= FEWEST and len(different) > LIKE_NAMES * rows

@@ -10,6 +10,7 @@ import numpy as np
 
 from counterpoise.data.faults import MAX_BYTES, MAX_CELLS, MAX_COLUMNS, as_fault, fault, file_within
 from counterpoise.data.tables.cells import Table
+from counterpoise.data.tables.csv_file import FEWEST_COLUMNS
 from counterpoise.errors import DataError
 from counterpoise.system.capacity import check_fits
 
@@ -21,7 +22,7 @@ NUMBER = 16  # bytes of the widest number; fixed-length strings state their widt
 SHARED = 4  # bytes of a cell that is an index into a dictionary of strings
 
 
-def read_parquet(path: Path | str) -> Table:
+def read_parquet(path: Path | str, fewest: int = FEWEST_COLUMNS) -> Table:
     """A flat Parquet table; its first record is row 1, since there is no header row."""
     path = file_within(path, MAX_BYTES)
     try:
@@ -31,7 +32,7 @@ def read_parquet(path: Path | str) -> Table:
         raise fault(path, "Parquet needs pyarrow; install counterpoise[parquet]") from None
     with as_fault(path, DAMAGED), parquet.ParquetFile(path) as file:
         schema, rows = file.schema_arrow, file.metadata.num_rows
-        _check_size(path, file.metadata)
+        _check_size(path, file.metadata, fewest)
         _check_columns(path, schema, pyarrow)
         _check_memory(path, file)
     words = [field.name for field in schema if _is_text(field.type, pyarrow)]
@@ -41,11 +42,12 @@ def read_parquet(path: Path | str) -> Table:
     return Table(path, columns, range(1, rows + 1), words=_word_columns(schema, pyarrow))
 
 
-def _check_size(path: Path, metadata: Any) -> None:
+def _check_size(path: Path, metadata: Any, fewest: int) -> None:
     rows, columns = metadata.num_rows, metadata.num_columns
     unpacked = sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
-    if not 2 <= columns <= MAX_COLUMNS:
-        raise fault(path, f"has {columns:,} columns; needs 2 (a label and a feature) to {MAX_COLUMNS:,}")
+    if not fewest <= columns <= MAX_COLUMNS:
+        least = "2 (a label and a feature)" if fewest == FEWEST_COLUMNS else str(fewest)
+        raise fault(path, f"has {columns:,} columns; needs {least} to {MAX_COLUMNS:,}")
     if not 0 < rows * columns <= MAX_CELLS or unpacked > MAX_BYTES:
         raise fault(
             path,

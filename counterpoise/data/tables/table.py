@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import torch
 
-from counterpoise.data.dataset import Dataset, Samples
+from counterpoise.data.dataset import Dataset, Samples, Source
 from counterpoise.data.faults import check_share, fault
 from counterpoise.data.root import sha256_of
 from counterpoise.data.split import (
@@ -20,7 +20,7 @@ from counterpoise.data.split import (
     split_rows,
 )
 from counterpoise.data.tables.cells import Coded, Table, names_of, parse_number
-from counterpoise.data.tables.csv_file import read_csv
+from counterpoise.data.tables.csv_file import FEWEST_COLUMNS, read_csv
 from counterpoise.data.tables.encoder import Encoder
 from counterpoise.data.tables.fit import column_warnings, fit_notes, fit_table
 from counterpoise.data.tables.identifiers import drop_key
@@ -50,8 +50,11 @@ def is_table(path: Path) -> bool:
     return name.suffix.lower() in CSV_SUFFIXES or path.suffix.lower() in PARQUET_SUFFIXES
 
 
-def open_table(path: Path) -> Table:
-    return read_parquet(path) if path.suffix.lower() in PARQUET_SUFFIXES else read_csv(path)
+def open_table(path: Path, fewest: int = FEWEST_COLUMNS) -> Table:
+    """The table of a file with at least so many columns."""
+    if path.suffix.lower() in PARQUET_SUFFIXES:
+        return read_parquet(path, fewest)
+    return read_csv(path, fewest=fewest)
 
 
 def read_table(
@@ -84,6 +87,7 @@ def read_table(
         client_names=clients.names,
         files={path.name: sha256_of(path)},
         notes=(*fitted.notes, *fitted.warnings, *class_notes, *clients.notes, share),
+        source=Source(label, fitted.encoder),
     )
 
 

@@ -14,6 +14,7 @@ from counterpoise.results.cells import Cell
 from counterpoise.results.results import RunResult
 
 MOST_CLIENTS, MOST_CLASSES, MOST_SEEDS = 60, 100, 3  # in one heat map of clients by classes
+MOST_CONFUSED = 40  # classes up to which confusion counts are drawn
 GROUPS = ("head", "medium", "tail")
 
 
@@ -101,6 +102,33 @@ def _shots(run: RunResult) -> Shots:
 def _group_of_each(shots: Shots, classes: int) -> list[int]:
     places = {c: place for place, ids in enumerate(shots) for c in ids}
     return [places[c] for c in range(classes)]
+
+
+def confusion_data(study: Study) -> list[list[dict[str, Any]]]:
+    """Per problem each method's confusion counts, added up over seeds; none of runs that did not keep them."""
+    return [
+        [
+            {"method": study.methods.index(method), "counts": _added(runs), "names": _names(runs[0])}
+            for (where, method), runs in study.groups.items()
+            if where == problem and _has_confusion(runs)
+        ]
+        for problem in study.problems
+    ]
+
+
+def _has_confusion(runs: Sequence[RunResult]) -> bool:
+    known = [(run.summary or {}).get("confusion") for run in runs]
+    return all(known) and len(runs[0].record["data"]["classes"]) <= MOST_CONFUSED
+
+
+def _added(runs: Sequence[RunResult]) -> list[list[int]]:
+    """[true class][answer], from the most to the least frequent class."""
+    order, counts = _by_frequency(runs[0]), [(run.summary or {})["confusion"] for run in runs]
+    return [[sum(one[true][answer] for one in counts) for answer in order] for true in order]
+
+
+def _names(run: RunResult) -> list[str]:
+    return [run.record["data"]["classes"][c] for c in _by_frequency(run)]
 
 
 MOST_ROWS = 400  # above it the table is left out: the page must stay small

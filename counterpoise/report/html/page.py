@@ -8,7 +8,13 @@ from importlib.resources import files
 from pathlib import Path
 
 from counterpoise.report.html import clients, overview, provenance
-from counterpoise.report.html.classes import class_data, class_table, group_data, partition_data
+from counterpoise.report.html.classes import (
+    class_data,
+    class_table,
+    confusion_data,
+    group_data,
+    partition_data,
+)
 from counterpoise.report.html.curves import curve_data
 from counterpoise.report.html.diagnostics import diagnostic_data
 from counterpoise.report.html.markup import Html, data_block, element, join
@@ -106,6 +112,7 @@ def _sections(study: Study) -> list[Section | tuple[str, str, Html]]:
     """Key, name and body; empty sections are left out."""
     worst = clients.worst_clients(study)
     partition = _chart("partition") if any(partition_data(study)) else element("p", clients.UNASKED)
+    confused = [_chart("confusion")] if any(confusion_data(study)) else []
     compared = [
         (
             "verdicts",
@@ -114,7 +121,11 @@ def _sections(study: Study) -> list[Section | tuple[str, str, Html]]:
         ),
         ("table", "Results", tables(study)),
         ("curves", "Learning curves", _chart("curves")),
-        ("classes", "Classes", join([_chart("recall"), _chart("groups"), class_table(study)])),
+        (
+            "classes",
+            "Classes",
+            join([_chart("recall"), _chart("groups"), *confused, class_table(study)]),
+        ),
         ("clients", "Clients", join([partition, *([_chart("clients"), worst] if worst else [])])),
         ("diagnostics", "Inside the methods", _chart("diagnostics")),
         ("server", "What the server learned", clients.server_view(study)),
@@ -149,6 +160,7 @@ def _data(study: Study) -> Html:
             "curves": curve_data(study),
             "classes": class_data(study),
             "groups": group_data(study),
+            "confusions": confusion_data(study),
             "partitions": partition_data(study),
             "clients": clients.client_data(study),
             "diagnostics": [*diagnostic_data(study), *probe_data(study)],

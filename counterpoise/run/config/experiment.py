@@ -86,7 +86,7 @@ def binding(tables: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def with_patience(experiment: Experiment, max_skipped: int | None) -> Experiment:
+def with_max_skipped(experiment: Experiment, max_skipped: int | None) -> Experiment:
     """The experiment with another engine.max_skipped, where one is given."""
     if max_skipped is None:
         return experiment

@@ -56,7 +56,7 @@ class ModelTable(OpenTable, table="model"):
     name: Annotated[str, "a model of `counterpoise ls models`"] = "mlp"
     weights: Annotated[
         str | None,
-        "safetensors file that the model starts from; it may lack tensors of `head`, which are drawn",
+        "what the model starts from: a safetensors file, or the folder of a finished run; it may lack tensors of `head`, which are drawn",
     ] = None
     freeze: Annotated[
         list[str] | None,
@@ -96,6 +96,10 @@ class EvaluateTable(Settings, table="evaluate"):
     precision_weights: Annotated[list[Weight], "weight of each class's precision in `weighted_score`"] = (
         field(default_factory=list)
     )
+    patience: Annotated[
+        Count | None,
+        "evaluations without a better balanced accuracy on validation samples (data.validation, else those of `clients`) after which the run ends; by default it never ends early",
+    ] = None
     # None, not []: a run that began before there were probes can still be resumed.
     probes: Annotated[
         list[Named] | None,
@@ -134,14 +138,16 @@ class FlowerTable(Settings, table="flower"):
 
 @dataclass(frozen=True)
 class TrackTable(Settings, table="track"):
-    """Where scores are also written: TensorBoard or MLflow. Nothing here changes the result."""
+    """Where scores are also written: TensorBoard, MLflow or Weights & Biases. Nothing here changes the result."""
 
     to: Annotated[
-        Literal["none", "tensorboard", "mlflow"],
-        "TensorBoard needs the extra `track`, MLflow the extra `mlflow`",
+        Literal["none", "tensorboard", "mlflow", "wandb"],
+        "TensorBoard needs the extra `track`, MLflow the extra `mlflow`, Weights & Biases the extra `wandb`",
     ] = "none"
     uri: Annotated[
         str | None,
-        "TensorBoard: a folder, in which each run gets a subfolder; by default the run's folder. MLflow: a tracking address; by default MLflow's own",
+        "TensorBoard: a folder, in which each run gets a subfolder; by default the run's folder. MLflow: a tracking address; by default MLflow's own. Weights & Biases: a server, or offline: files in the run's folder, for `wandb sync`; by default wandb's own",
     ] = None
-    experiment: Annotated[str, "name of the experiment in MLflow"] = "counterpoise"
+    experiment: Annotated[str, "name of the experiment in MLflow, of the project in Weights & Biases"] = (
+        "counterpoise"
+    )

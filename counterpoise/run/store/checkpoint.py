@@ -78,9 +78,7 @@ class CheckpointStore:
             "memory": {str(client): self._put_memory(client, memory) for client in sorted(memory)},
             "facts": facts,
         }
-        write_atomically(
-            self._manifest(round), json.dumps({"body": body, "sha256": digest_of(body)}).encode()
-        )
+        _write_manifest(self._manifest(round), body)
         self._remove_old()
 
     def load(self, before: int | None = None) -> Checkpoint | None:
@@ -103,6 +101,19 @@ class CheckpointStore:
         for path in self._manifests():
             if path > self._manifest(round):
                 path.unlink()
+
+    def change_facts(self, change: Callable[[int, dict[str, Any]], dict[str, Any] | None]) -> None:
+        """Write each checkpoint again with other facts, the newest last; one without facts is removed."""
+        for path in self._manifests():
+            try:
+                body = _read_manifest(path)
+            except DataError:  # `load` removes it and says so, should it come to it
+                continue
+            facts = change(int(body["round"]), dict(body["facts"]))
+            if facts is None:
+                path.unlink()
+            else:
+                _write_manifest(path, {**body, "facts": facts})
 
     def _read(self, path: Path) -> Checkpoint:
         body = _read_manifest(path)
@@ -172,6 +183,10 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     if not sound:
         raise DataError(f"{path} is damaged: its content does not match its SHA-256")
     return dict(body)
+
+
+def _write_manifest(path: Path, body: Mapping[str, Any]) -> None:
+    write_atomically(path, json.dumps({"body": body, "sha256": digest_of(body)}).encode())
 
 
 def _names(path: Path) -> Iterator[str]:

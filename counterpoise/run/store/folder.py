@@ -83,6 +83,7 @@ class RunFolder:
         self.timing = path / "timing.jsonl"
         self.summary = path / "summary.json"
         self.model = path / "model.safetensors"
+        self.preprocessing = path / "preprocessing.json"
         self.checkpoints = path / "checkpoints"
         self.partition_picture = path / "partition.png"
         self.curves_picture = path / "curves.png"
@@ -128,6 +129,7 @@ class RunFolder:
             self.timing,
             self.summary,
             self.model,
+            self.preprocessing,
         ):
             path.unlink(missing_ok=True)
 

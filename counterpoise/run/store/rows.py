@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from counterpoise.core.rounds import counted
 from counterpoise.errors import DataError
 from counterpoise.metrics.catalogue import headline
 
@@ -72,7 +73,7 @@ def _check(needed: Form, further: Form, rows: Sequence[dict[str, Any]], path: Pa
             raise DataError(f"{path}, row {number + 1}: damaged{where}, not a row of this log")
     for number, row in enumerate(rows):
         if row["round"] != number:
-            raise DataError(f"{path}, row {number + 1}: damaged, it has round {row['round'] + 1}")
+            raise DataError(f"{path}, row {number + 1}: damaged, it has round {counted(row['round'])}")
 
 
 def _damaged(row: Any, needed: Form, further: Form) -> Iterator[str]:

@@ -14,11 +14,13 @@ from safetensors.torch import save
 from counterpoise.core.codec import digest
 from counterpoise.core.part import layer_names
 from counterpoise.data.federation import Federation
+from counterpoise.data.preprocessing import preprocessing_of
 from counterpoise.data.skew import describe
 from counterpoise.errors import DataError, RunError
 from counterpoise.run.assemble import resolve
 from counterpoise.run.config.experiment import Experiment, binding, load_experiment
-from counterpoise.run.patience import GivenUpError, Rows, why_given_up
+from counterpoise.run.first_model import weights_file
+from counterpoise.run.giving_up import GivenUpError, Rows, why_given_up
 from counterpoise.run.simulation import Simulation
 from counterpoise.run.store.checkpoint import CheckpointStore
 from counterpoise.run.store.facts import facts_of
@@ -44,18 +46,20 @@ class Run(NamedTuple):
 NotifyEnd = Callable[[Run, Rows], None]  # called with a run and all its rows
 
 
-def new_run(experiment: Experiment, simulation: Simulation, federation: Federation, folder: RunFolder) -> Run:
-    """Start a run by writing its resolved config; the folder must be locked."""
+def new_run(
+    experiment: Experiment, simulation: Simulation, federation: Federation, folder: RunFolder, file: str = ""
+) -> Run:
+    """Start a run by writing its resolved config; the folder must be locked. `file`: name of the experiment's file."""
     folder.check_free()  # another process may have been faster
     experiment = resolve(experiment, simulation)
     if simulation.method.needs_secret:
         folder.draw_secret()
     write_atomically(folder.config, write_toml(experiment.tables()).encode())
-    return found_run(experiment, simulation, federation, folder)
+    return found_run(experiment, simulation, federation, folder, file)
 
 
 def found_run(
-    experiment: Experiment, simulation: Simulation, federation: Federation, folder: RunFolder
+    experiment: Experiment, simulation: Simulation, federation: Federation, folder: RunFolder, file: str = ""
 ) -> Run:
     """Open a run whose config is written; the folder must be locked."""
     clear_temporaries(folder.path)
@@ -65,7 +69,8 @@ def found_run(
     facts = facts_of(experiment, federation, simulation.work.model)
     store = CheckpointStore(folder.checkpoints, experiment.checkpoint.keep)
     run = Run(experiment, simulation, folder, store, facts)
-    describe_run(run, federation)
+    describe_run(run, federation, file)
+    keep_preprocessing(folder, federation)
     return run
 
 
@@ -75,12 +80,27 @@ def _update_max_skipped(experiment: Experiment, folder: RunFolder) -> None:
         write_atomically(folder.config, write_toml(experiment.tables()).encode())
 
 
-def record_round(run: Run, state: ServerState, row: Mapping[str, Any], spent: float, seconds: float) -> None:
+def write_config(run: Run) -> None:
+    """Write config.toml as the run now has it."""
+    write_atomically(run.folder.config, write_toml(run.experiment.tables()).encode())
+
+
+def write_notes(run: Run) -> None:
+    """Write what parts say of the run anew: it may speak of its number of rounds."""
+    record = read_sealed(run.folder.record) or {}
+    kept = {key: value for key, value in record.items() if key != SEAL}
+    if kept.get("notes", {}) != run.simulation.notes:
+        run.folder.write_json(run.folder.record, seal(kept | {"notes": run.simulation.notes}))
+
+
+def record_round(
+    run: Run, state: ServerState, row: Mapping[str, Any], spent: float, seconds: float, last: bool
+) -> None:
     """Write the row and the seconds of a round, and, when due, a checkpoint."""
-    folder, experiment = run.folder, run.experiment
+    folder = run.folder
     folder.append(folder.metrics, row)
     folder.append(folder.timing, {"round": row["round"], "seconds": spent})
-    if state.round % experiment.checkpoint.every == 0 or state.round == experiment.rounds:
+    if last or state.round % run.experiment.checkpoint.every == 0:
         _save(run, state, seconds)
 
 
@@ -120,27 +140,30 @@ def _finish(
     run: Run, state: ServerState, seconds: float, metrics: bytes, rows: list[dict[str, Any]]
 ) -> dict[str, Any]:
     folder, simulation = run.folder, run.simulation
+    params, buffers = simulation.presented(state)
+    whole = simulation.work.model.frozen() | params | buffers
+    model = save({name: t.detach().cpu().contiguous() for name, t in whole.items()})
     summary = seal(
         {
             **summarise(simulation, state, rows, seconds),
             "state_sha256": _state_digest(state, simulation.engine.memory, metrics),
-            "files_sha256": _file_digests(run, metrics),
+            "files_sha256": _file_digests(run, metrics, model),
         }
     )
-    params, buffers = simulation.presented(state)
-    whole = simulation.work.model.frozen() | params | buffers
-    write_atomically(folder.model, save({name: t.detach().cpu().contiguous() for name, t in whole.items()}))
+    write_atomically(folder.model, model)
     folder.write_json(folder.summary, summary)
     return summary
 
 
-def _file_digests(run: Run, metrics: bytes) -> dict[str, str]:
+def _file_digests(run: Run, metrics: bytes, model: bytes) -> dict[str, str]:
     """SHA-256 of the files that readers use; of the config, only of keys that decide the result."""
     folder = run.folder
     logs = {folder.metrics: metrics, folder.timing: folder.read_log(folder.timing)}
     return {
         folder.config.name: digest_of(binding(parse_toml(write_toml(run.experiment.tables()), "config"))),
         folder.record.name: (read_sealed(folder.record) or {}).get(SEAL, ""),
+        folder.preprocessing.name: (read_sealed(folder.preprocessing) or {}).get(SEAL, ""),
+        folder.model.name: hashlib.sha256(model).hexdigest(),
         **{path.name: hashlib.sha256(content).hexdigest() for path, content in logs.items()},
     }
 
@@ -160,7 +183,7 @@ def _start_of(run: Run) -> dict[str, Any]:
     if frozen := run.simulation.work.model.frozen():
         found["frozen_parameters"] = sum(p.numel() for p in frozen.values())
     if (weights := run.experiment.model.weights) is not None:
-        with open(weights, "rb") as file:
+        with weights_file(weights).open("rb") as file:
             found["weights_sha256"] = hashlib.file_digest(file, "sha256").hexdigest()
     return found
 
@@ -174,7 +197,17 @@ def _probes_of(simulation: Simulation) -> list[dict[str, Any]]:
     ]
 
 
-def describe_run(run: Run, federation: Federation) -> None:
+def keep_preprocessing(folder: RunFolder, federation: Federation) -> None:
+    """Write preprocessing.json, by which new data is read as the training data was, unless it is there."""
+    try:
+        if read_sealed(folder.preprocessing) is not None:
+            return
+    except DataError as error:
+        logging.getLogger("counterpoise").warning("%s; it is written again", error)
+    folder.write_json(folder.preprocessing, seal(preprocessing_of(federation).to_json()))
+
+
+def describe_run(run: Run, federation: Federation, file: str = "") -> None:
     """Write record.json, unless it is there."""
     folder, settings = run.folder, run.simulation.settings
     counts, totals = federation.client_counts(), federation.class_counts()
@@ -185,6 +218,7 @@ def describe_run(run: Run, federation: Federation) -> None:
         logging.getLogger("counterpoise").warning("%s; it is written again", error)
     params = run.simulation.work.model.params()
     record = {
+        **({"file": file} if file else {}),
         "versions": versions(),
         "machine": machine(),
         "engine": asdict(settings),
@@ -197,6 +231,7 @@ def describe_run(run: Run, federation: Federation) -> None:
             "class_counts": None if totals is None else totals.tolist(),
             "notes": list(federation.notes),
             "files": dict(federation.files),
+            "client_names": list(federation.client_names),
         },
         "data_sha256": run.facts["data_sha256"],
         "charts": [

@@ -5,6 +5,7 @@ const MOUNT = {
   curves: mountCurves,
   recall: mountRecall,
   groups: mountGroups,
+  confusion: mountConfusion,
   partition: mountPartition,
   clients: mountClients,
   diagnostics: mountDiagnostics,

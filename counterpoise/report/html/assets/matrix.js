@@ -63,24 +63,26 @@ function totalLabels(totals, x, cell) {
   return [head, ...totals.map((total, r) => (r % every ? null : s("text", { class: "axis", x: x + 8, y: 22 + (r + 0.5) * cell.height + 4 }, plain(total))))];
 }
 
-function mountPartition(place) {
+/** A chart of one of several things of the problem, which the reader picks. */
+function mountPicked(place, { title, note, label, nameOf, all, draw, none }) {
   let chosen = 0;
-  const here = () => DATA.partitions[state.problem];
+  const here = () => all[state.problem];
+  const one = () => here()[chosen] ?? here()[0];
   const picker = h("span");
   const chart = mountChart(place, {
-    title: "Samples per client and class",
-    note: () => (here().length ? partitionNote(here()[chosen] ?? here()[0]) : ""),
+    title,
+    note: () => (here().length ? note(one()) : ""),
     controls: [picker],
-    draw: (width) => (here().length ? drawPartition(here()[chosen] ?? here()[0], width) : message(width, "The server did not ask for class counts.")),
+    draw: (width) => (here().length ? draw(one(), width) : message(width, none)),
   });
   const offer = () => {
     chosen = 0;
-    const seeds = here().map(({ seed }) => String(seed));
-    const choose = (seed) => {
-      chosen = seed;
+    const names = here().map(nameOf);
+    const choose = (number) => {
+      chosen = number;
       chart.redraw();
     };
-    picker.replaceChildren(...(seeds.length > 1 ? [chooser("Seed", seeds, 0, choose)] : []));
+    picker.replaceChildren(...(names.length > 1 ? [chooser(label, names, 0, choose)] : []));
   };
   let problem = state.problem;
   onChange(() => {
@@ -88,6 +90,36 @@ function mountPartition(place) {
     problem = state.problem;
   });
   offer();
+}
+
+function mountPartition(place) {
+  mountPicked(place, {
+    title: "Samples per client and class",
+    note: partitionNote,
+    label: "Seed",
+    nameOf: ({ seed }) => String(seed),
+    all: DATA.partitions,
+    draw: drawPartition,
+    none: "The server did not ask for class counts.",
+  });
+}
+
+function mountConfusion(place) {
+  mountPicked(place, {
+    title: "Which class is taken for which",
+    note: () => "Answers on the test set in the last round, in percent of the samples of each true class, over all seeds; on the right those samples. The most frequent class comes first.",
+    label: "Method",
+    nameOf: ({ method }) => DATA.methods[method],
+    all: DATA.confusions,
+    draw: drawConfusion,
+    none: "Confusion counts were not kept, or there are very many classes.",
+  });
+}
+
+function drawConfusion({ names, counts }, width) {
+  const totals = counts.map((row) => row.reduce((sum, count) => sum + count, 0));
+  const values = counts.map((row, r) => row.map((count) => (totals[r] ? Math.round((1000 * count) / totals[r]) / 10 : 0)));
+  return drawMatrix(width, { rows: names, columns: names, values, across: "answer", down: "true class", totals });
 }
 
 function partitionNote({ clients, classes, of: [allClients, allClasses] }) {

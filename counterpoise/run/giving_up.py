@@ -17,7 +17,7 @@ class GivenUpError(RunError):
     """A run that reached its last round without a result, and would do so again."""
 
 
-class Patience:
+class SkippedRounds:
     """Counts rounds in a row in which no reply could be used, across resumes."""
 
     def __init__(self, most: int, rows: Rows = ()) -> None:

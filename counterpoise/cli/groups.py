@@ -1,0 +1,51 @@
+"""Runs grouped by sweep, and the best of each problem."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from counterpoise.results.progress import Progress
+
+
+class Group(NamedTuple):
+    """The runs of a sweep, or those that belong to none."""
+
+    sweep: Path | None
+    runs: list[Progress]
+
+    @property
+    def heading(self) -> str:
+        done = sum(run.state == "done" for run in self.runs)
+        name = "single runs" if self.sweep is None else f"sweep {self.sweep}"
+        return f"{name}: {done} of {len(self.runs)} done"
+
+
+def by_sweep(runs: Sequence[Progress]) -> list[Group]:
+    """Single runs first, then sweeps by their folders; within a group the order stays."""
+    groups: dict[Path | None, list[Progress]] = {}
+    for run in runs:
+        groups.setdefault(run.sweep, []).append(run)
+    return [
+        Group(sweep, groups[sweep])
+        for sweep in sorted(groups, key=lambda one: "" if one is None else str(one))
+    ]
+
+
+def best_runs(runs: Sequence[Progress], score: str) -> list[Progress]:
+    """The finished run with the best score of each problem, in each sweep and outside of sweeps; the first of equals."""
+    from counterpoise.metrics.catalogue import find
+    from counterpoise.results.progress import data_words, problem_words
+
+    sign = -1 if find(score).lower else 1
+    best: dict[tuple[Path | None, str], tuple[float, Progress]] = {}
+    for run in runs:
+        value = run.last(score)
+        if run.state == "done" and run.result is not None and value is not None:
+            config = run.result.config
+            place = run.sweep, problem_words(config, data_words(config))
+            if place not in best or sign * value > best[place][0]:
+                best[place] = sign * value, run
+    return [run for _, run in best.values()]

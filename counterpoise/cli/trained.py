@@ -1,0 +1,81 @@
+"""The commands `predict` and `export`: a finished run in use."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from counterpoise.cli.runs import AsJson, percent
+
+if TYPE_CHECKING:
+    from counterpoise.trained.predict import Predicted
+
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run.")]
+MOST_CLASSES = 30  # whose recall is printed
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command()(predict)
+    app.command()(export)
+
+
+def predict(
+    run: Run,
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="New data: a table, an .npz, an image or a folder of images."),
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="CSV file to write.")] = Path("predictions.csv"),
+    as_json: AsJson = False,
+) -> None:
+    """Write the class and probabilities of every row of a file; a label column, where there is one, gives scores too.
+
+    Data is read as in training: columns in any order, gaps and unseen words as there, pixels as they are.
+    """
+    from counterpoise.errors import ConfigError, short
+    from counterpoise.trained.load import load_run
+    from counterpoise.trained.predict import predict_file, write_predictions
+
+    if out.exists() and file.exists() and out.samefile(file):
+        raise ConfigError(f"--out must not be FILE itself, {short(file)}, which would be lost")
+    predicted = predict_file(load_run(run), file)
+    write_predictions(predicted, out)
+    for note in predicted.given.notes:
+        typer.echo(f"note: {note}", err=True)
+    if as_json:
+        typer.echo(
+            json.dumps({"rows": len(predicted.said.codes), "out": str(out), **predicted.scores()}, indent=2)
+        )
+        return
+    typer.echo(f"{len(predicted.said.codes):,} rows: {out}")
+    _print_scores(predicted)
+
+
+def export(
+    run: Run,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="New folder to write.")],
+) -> None:
+    """Write a run's model for use without this package: ONNX, plain PyTorch, safetensors, inputs as JSON, a model card."""
+    from counterpoise.trained.export import export_run
+    from counterpoise.trained.load import load_run
+
+    for path in export_run(load_run(run), folder):
+        typer.echo(str(path))
+
+
+def _print_scores(predicted: Predicted) -> None:
+    scores = predicted.scores()
+    if not scores:
+        typer.echo("no labels in it, so no scores")
+        return
+    named = ("accuracy", "balanced_accuracy", "macro_f1")
+    words = ", ".join(f"{key.replace('_', ' ')} {percent(scores[key])}" for key in named)
+    typer.echo(f"{scores['samples']:,} labelled: {words}")
+    recalls = scores["per_class_recall"]
+    for name, recall in list(recalls.items())[:MOST_CLASSES]:
+        typer.echo(f"  recall of {name}: {percent(recall) or 'no sample'}")
+    if len(recalls) > MOST_CLASSES:
+        typer.echo(f"  and {len(recalls) - MOST_CLASSES} more classes; --json has all")

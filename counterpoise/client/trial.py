@@ -1,0 +1,75 @@
+"""One batch through a model before round 0: what does not fit is told in one line, and what it draws is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import UninitializedParameter
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from counterpoise.errors import ConfigError, short
+from counterpoise.models.draws import KeyedDraws
+from counterpoise.models.outputs import logits_of
+
+SAMPLES = 2  # a norm over a batch of one has nothing to compare
+
+
+class _GlobalDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Finds operations that draw from torch's global stream."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.found: list[str] = []
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        if torch.Tag.nondeterministic_seeded in func.tags:
+            self.found.append(str(func).removeprefix("aten.").split(".")[0])
+        return func(*args, **(kwargs or {}))
+
+
+def refuse_lazy(module: nn.Module) -> None:
+    """A model whose parameters have no shape yet cannot be copied, drawn or sent."""
+    for name, parameter in module.named_parameters():
+        if isinstance(parameter, UninitializedParameter):
+            raise ConfigError(
+                f"model layer {short(name)} is lazy and has no shape yet: call the model on a batch once before"
+            )
+
+
+def try_batch(module: nn.Module, x: Tensor, classes: int) -> bool:
+    """Whether the model draws in training; a model that does not fit inputs x [2, ...] or the classes is refused."""
+    keyed, stray = KeyedDraws(torch.zeros((), dtype=torch.int64, device=x.device)), _GlobalDraws()
+    with torch.no_grad(), keyed, stray:
+        outputs = _said(deepcopy(module).train(), x)
+    logits = logits_of(outputs)
+    if stray.found:
+        raise ConfigError(
+            f"model: its forward pass calls {stray.found[0]}, which draws from torch's global stream, so that a run could not be repeated; dropout layers, F.dropout and bernoulli_ are drawn by the run's seed"
+        )
+    if not logits.is_floating_point() or tuple(logits.shape) != (len(x), classes):
+        raise ConfigError(
+            f"model: a batch {list(x.shape)} must give floating-point logits [{len(x)}, {classes}], one for each of the {classes} classes, not {logits.dtype} {list(logits.shape)}"
+        )
+    return keyed.count > 0
+
+
+def _said(module: Callable[[Tensor], Any], x: Tensor) -> Any:
+    try:
+        return module(x)
+    except ConfigError:
+        raise
+    except Exception as error:
+        said = str(error).strip().splitlines()
+        raise ConfigError(
+            f"model: a batch {list(x.shape)} of {x.dtype} cannot go through it: {type(error).__name__}: {said[0] if said else ''}"
+        ) from error

@@ -1,0 +1,54 @@
+"""A finished run in five lines, as text and for Jupyter."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from counterpoise.errors import printable
+from counterpoise.metrics.catalogue import find
+
+SCORES = ("accuracy", "balanced_accuracy", "macro_f1")
+GROUPS = ("head", "medium", "tail")
+
+
+class Facts(NamedTuple):
+    """What a summary does not say of its run."""
+
+    data: str
+    classes: Sequence[str]
+    clients: int
+    model: str
+    use: str  # what to do next
+
+
+def five_lines(summary: Mapping[str, Any], facts: Facts) -> list[str]:
+    """What ran on what, how it went, how good it is, on which classes, and how to use it."""
+    rounds, worst = summary["rounds"], summary.get("worst_class")
+    bytes_sent = summary["bytes"] / 1e6
+    lowest = f"; lowest recall {_percent(summary['worst_class_recall'])}, class {worst}" if worst else ""
+    return [
+        printable(line)
+        for line in (
+            f"{summary['method']} on {facts.data}: {len(facts.classes)} classes, {facts.clients} clients, {facts.model}, seed {summary['seed']}",
+            f"{rounds} round{'s' * (rounds != 1)} in {summary['seconds']:.3g} s, {bytes_sent:,.3g} MB sent, {summary['skipped_rounds']} rounds skipped ({summary['engine']} on {summary['device']})",
+            "test set: " + ", ".join(_score(summary, key) for key in SCORES),
+            "recall: " + ", ".join(_score(summary, key) for key in GROUPS) + lowest,
+            facts.use,
+        )
+    ]
+
+
+def outcome_html(lines: Sequence[str]) -> str:
+    """The lines as Jupyter shows them; whatever names hold is escaped."""
+    first, *rest = (html.escape(line) for line in lines)
+    return f"<div><strong>{first}</strong><br>{'<br>'.join(rest)}</div>"
+
+
+def _score(summary: Mapping[str, Any], key: str) -> str:
+    return f"{find(key).short} {_percent(summary.get(key))}"
+
+
+def _percent(value: float | None) -> str:
+    return "unknown" if value is None else f"{100 * value:.1f} %"

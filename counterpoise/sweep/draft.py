@@ -1,0 +1,191 @@
+"""From a table to a first experiment and a first sweep, with all that was assumed in words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from counterpoise.data.dataset import Dataset
+from counterpoise.data.faults import fault
+from counterpoise.data.federation import Federation
+from counterpoise.data.own import read_table
+from counterpoise.data.skew import imbalance_of
+from counterpoise.data.tables.cells import Table, parse_number
+from counterpoise.data.tables.suspects import Suspects, suspects
+from counterpoise.data.tables.table import is_table, open_table
+from counterpoise.errors import ConfigError, legal_words, listed, one_line, short
+from counterpoise.results.statistics import fewest_pairs
+from counterpoise.run.assemble import load_federation
+from counterpoise.run.config.experiment import make_experiment
+from counterpoise.sweep.sweep import make_sweep
+from counterpoise.system.toml import write_toml
+
+METHODS: list[Any] = [
+    "fedavg",
+    ["fedavg", "weighted_ce"],
+    ["fedavg", "balanced_softmax"],
+    ["fedavg", "focal"],
+    ["fedavg", "resample"],
+    ["fedavgm", "balanced_softmax"],
+]
+REMEDY = ["fedavg", "balanced_softmax"]  # of the first experiment, where classes are uneven
+UNEVEN = 1.5  # largest over smallest class
+SPARE_SEEDS = 2  # beyond the fewest with which a test can find anything: some pairs may be equal, or disagree
+RATES = [0.3, 0.1, 0.03]
+ENOUGH = (
+    50  # training rows: of the rarest class for a smaller validation share, of a simulated client at least
+)
+MOST_CLIENTS = 10  # that rows are cut into where no column names them
+SMALL_CLIENT = 200  # rows below which batches are halved
+MANY_CLASSES = 20  # different numbers in a label from which on it may be a quantity
+
+
+class Draft(NamedTuple):
+    """Two files, and what was assumed in writing them, one line each."""
+
+    experiment: str
+    sweep: str
+    assumed: tuple[str, ...]
+    counts: dict[str, int]  # rows of each class in the file
+
+
+def draft(path: Path, label: str | None, client: str | None, name: str) -> Draft:
+    """The experiment and the sweep of a table; `name` is that of the experiment's file, without its suffix."""
+    table = _open(path, label, client)
+    assert label is not None
+    found = suspects(table, [column for column in table.columns if column not in (label, client)])
+    data = read_table(path, label, client, drop=list(found.left_out))
+    tables = _experiment(path, label, client, data, found)
+    federation = load_federation(make_experiment(tables))
+    assumed = tuple(map(one_line, _assumed(table, label, client, found, tables, federation)))
+    counts = dict(zip(data.classes, _class_counts(data).tolist(), strict=True))
+    sweep = _sweep(tables)
+    make_sweep(sweep)
+    text = _comment([f"counterpoise run {name}.toml", *assumed]) + write_toml(tables)
+    return Draft(text, _sweep_text(sweep, name), assumed, counts)
+
+
+def _open(path: Path, label: str | None, client: str | None) -> Table:
+    if not path.is_file():
+        raise ConfigError(f"{short(path)}: no such file")
+    if not is_table(path):
+        raise ConfigError(f"{short(path)} must be a table: .csv, .tsv, .txt, also with .gz, or .parquet")
+    table = open_table(path)
+    if label is None:
+        raise ConfigError(f"{short(path)}: --label is missing: the column of the classes, {_names(table)}")
+    for option, column in (("--label", label), ("--client", client)):
+        if column is not None and column not in table.columns:
+            guess = legal_words(column, list(table.columns)).partition("?")
+            near = f"{guess[0]}? " if guess[1] else ""
+            raise fault(path, f"{option}: no column {column!r}; {near}{_names(table)}")
+    if label == client:
+        raise fault(path, f"column {label!r} cannot be both --label and --client; {_names(table)}")
+    if client is not None and len(set(table.columns[client])) < 2:
+        raise fault(path, f"--client: column {client!r} names one client; needs two at least")
+    return table
+
+
+def _names(table: Table) -> str:
+    return f"one of {listed(list(table.columns))}"
+
+
+def _experiment(path: Path, label: str, client: str | None, data: Dataset, found: Suspects) -> dict[str, Any]:
+    """The tables of the experiment; every number is a first guess that is easy to change."""
+    counts, rows = _class_counts(data, train=True), len(data.train.y)
+    validation = 0.1 if counts.min() >= ENOUGH else 0.2
+    clients = max(2, min(MOST_CLIENTS, rows // ENOUGH))
+    here = len(data.client_names) if client is not None else clients
+    given = {"label": label, "client": client, "drop": list(found.left_out) or None}
+    return {
+        "rounds": 50,
+        "method": REMEDY if imbalance_of(counts) >= UNEVEN else "fedavg",
+        "data": {"name": "table", "path": str(path), **given, "validation": validation},
+        "partition": {"name": "natural", "clients": 0}
+        if client is not None
+        else {"name": "dirichlet", "clients": clients, "alpha": 0.5},
+        "model": {"name": "mlp", "hidden": [32]},
+        "local": {"lr": 0.1, "epochs": 2, "batch_size": 32 if rows >= here * SMALL_CLIENT else 16},
+        "evaluate": {"every": 5},
+        "checkpoint": {"every": 10},
+    }
+
+
+def _sweep(experiment: Mapping[str, Any]) -> dict[str, Any]:
+    """All methods with tuned learning rates, and enough seeds for the paired test after Holm's correction."""
+    shared = {key: value for key, value in experiment.items() if key != "method"}
+    return {
+        "methods": METHODS,
+        "seeds": fewest_pairs(len(METHODS) - 1) + SPARE_SEEDS,
+        "base": {key: _given(value) for key, value in shared.items()},
+        "tune": {"grid": {"local.lr": RATES}, "budget": len(RATES)},
+    }
+
+
+def _given(value: Any) -> Any:
+    return (
+        {key: item for key, item in value.items() if item is not None}
+        if isinstance(value, Mapping)
+        else value
+    )
+
+
+def _sweep_text(sweep: Mapping[str, Any], name: str) -> str:
+    seeds, needed = sweep["seeds"], fewest_pairs(len(METHODS) - 1)
+    said = (
+        f"counterpoise compare {name}-sweep.toml",
+        f"{seeds} seeds: with {len(METHODS) - 1} methods against the first, fewer than {needed} cannot show any difference",
+        "seeds change the first weights, the order of rows and, where clients are simulated, who holds what; the test rows stay",
+        "the learning rate of each method is chosen on validation rows",
+    )
+    return _comment(said) + write_toml(sweep)
+
+
+def _comment(lines: Sequence[str]) -> str:
+    """Lines that stay comments, whatever the names in them hold."""
+    return "".join(f"# {one_line(line)}\n" for line in lines)
+
+
+def _assumed(
+    table: Table,
+    label: str,
+    client: str | None,
+    found: Suspects,
+    tables: Mapping[str, Any],
+    federation: Federation,
+) -> Iterator[str]:
+    yield from _on_classes(table, label)
+    yield from (f"left out: {name!r}, {why}" for name, why in found.left_out.items())
+    yield from (f"look at {name!r}: it {why}" for name, why in found.doubtful.items())
+    yield from _on_clients(client, federation)
+    yield f"validation: {tables['data']['validation']:g} of the training rows of each class, to choose settings by"
+    yield from federation.notes
+
+
+def _on_classes(table: Table, label: str) -> Iterator[str]:
+    names = Counter(table.columns[label])
+    rare, count = names.most_common()[-1]
+    what = "the positive class, the rarer of two" if len(names) == 2 else "the rarest class"
+    yield f"classes: {len(names)} in {label!r}; {rare!r} is {what}, with {count:,} of {len(table.rows):,} rows"
+    if len(names) > MANY_CLASSES and all(parse_number(name) is not None for name in names):
+        yield f"look at {label!r}: {len(names):,} different numbers, each a class of its own; a quantity must be cut into ranges first"
+
+
+def _on_clients(client: str | None, federation: Federation) -> Iterator[str]:
+    sizes, counts = federation.samples(), federation.counts()
+    span = f"{int(sizes.min()):,} to {int(sizes.max()):,} training rows each"
+    if client is None:
+        yield f"clients: {len(sizes)} simulated ones, with {span} and uneven classes; --client COLUMN if a column says who holds a row"
+        return
+    yield f"clients: {len(sizes)}, one per name in {client!r}, with {span}"
+    lacking = int((counts == 0).any(1).sum())
+    if lacking:
+        yield f"classes on clients: {lacking} of {len(sizes)} lack at least one class"
+
+
+def _class_counts(data: Dataset, train: bool = False) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
+    labels = [data.train.y] if train else [data.train.y, data.test.y]
+    return sum(np.bincount(y.numpy(), minlength=len(data.classes)) for y in labels)  # type: ignore[return-value]

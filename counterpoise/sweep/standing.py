@@ -1,0 +1,106 @@
+"""How far the tuning of a sweep is: which trial of how many for each method, and the best so far."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from counterpoise.errors import CounterpoiseError
+from counterpoise.metrics.catalogue import find
+from counterpoise.results.progress import Progress, read_progress
+from counterpoise.results.results import SWEEP
+from counterpoise.run.store.folder import RunFolder
+from counterpoise.sweep.jobs import Job
+from counterpoise.sweep.specs import describe_setting
+from counterpoise.sweep.sweep import load_sweep
+from counterpoise.sweep.tune import Search, Trial, mean_score, searches_of
+
+ENDED = ("done", "failed", "unreadable")
+
+
+class Standing:
+    """The tuning of one sweep; the sweep is read once, and each of its runs until it has ended."""
+
+    def __init__(self, out: Path) -> None:
+        self.out = out
+        sweep = load_sweep(out / SWEEP)
+        self._score = "" if sweep.tune is None else sweep.tune.score
+        self._searches = [search for search in searches_of(sweep) if len(search.trials) > 1]
+        self._ended: dict[Path, Progress] = {}
+
+    @property
+    def going_on(self) -> bool:
+        """Whether settings are still tried."""
+        jobs = (job for search in self._searches for trial in search.trials for job in trial.jobs)
+        return not all(_ended(self._read(job)) for job in jobs)
+
+    def lines(self) -> Iterator[str]:
+        """One line for all trials, and one for each method on a problem."""
+        if not self.going_on:
+            return
+        told = [self._words(search) for search in self._searches]
+        trials, over = sum(len(search.trials) for search in self._searches), sum(count for count, _ in told)
+        yield f"{self.out}: tuning, {over} of {trials} trials done"
+        yield from (f"  {words}" for _, words in told)
+
+    def _words(self, search: Search) -> tuple[int, str]:
+        """How many trials of a search are over, and where it stands."""
+        runs = [[self._read(job) for job in trial.jobs] for trial in search.trials]
+        over = sum(all(map(_ended, trial)) for trial in runs)
+        where = f"{search.method} on {search.problem}" if search.problem else search.method
+        count, begun = len(runs), any(one is not None for trial in runs for one in trial)
+        now = (
+            "done"
+            if over == count
+            else f"trial {over + 1} of {count}"
+            if begun
+            else f"{count} trials to come"
+        )
+        return over, f"{where}: {now}{self._rounds(runs)}{self._best(search, runs)}"
+
+    def _rounds(self, runs: list[list[Progress | None]]) -> str:
+        running = [one for trial in runs for one in trial if one is not None and one.state == "running"]
+        return f", round {running[0].round} of {running[0].rounds}" if running else ""
+
+    def _best(self, search: Search, runs: list[list[Progress | None]]) -> str:
+        """The setting with the best mean over its seeds, of those whose runs have all ended."""
+        known: list[tuple[float, Trial]] = []
+        for trial, read in zip(search.trials, runs, strict=True):
+            values = [_final(one, self._score) for one in read]
+            mean = mean_score(values)
+            known += [] if mean is None else [(mean, trial)]
+        if not known:
+            return ""
+        lower = find(self._score).lower
+        mean, trial = (min if lower else max)(known, key=lambda one: one[0])
+        return f", best so far {describe_setting(trial.setting)}: {find(self._score).short} {mean:.1%}"
+
+    def _read(self, job: Job) -> Progress | None:
+        """The run of a trial; None before it begins."""
+        path = job.path(self.out)
+        if path not in self._ended:
+            if not RunFolder(path).holds_run():
+                return None
+            found = read_progress(path)
+            if found.state not in ENDED:
+                return found
+            self._ended[path] = found
+        return self._ended[path]
+
+
+def _ended(run: Progress | None) -> bool:
+    return run is not None and run.state in ENDED
+
+
+def _final(run: Progress | None, score: str) -> float | None:
+    return run.last(score) if run is not None and run.state == "done" else None
+
+
+def sweeps_at(folder: Path) -> Iterator[Standing]:
+    """The sweeps in a folder and in the folders directly below; one that cannot be read is left out."""
+    for path in (folder / SWEEP, *sorted(folder.glob(f"*/{SWEEP}"))):
+        if path.exists():
+            try:
+                yield Standing(path.parent)
+            except CounterpoiseError:
+                continue

@@ -1,0 +1,1 @@
+"""A finished run in use: loaded, asked for predictions, exported."""

@@ -1,0 +1,183 @@
+"""A model card in Markdown: data, imbalance, method, scores with deviations, what the server learned, limits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from counterpoise.errors import CounterpoiseError, printable
+from counterpoise.metrics.catalogue import find, headline
+from counterpoise.results.cells import Cell
+from counterpoise.results.labels import show
+from counterpoise.results.privacy import privacy_report
+from counterpoise.results.results import RunResult, find_runs, read_result
+from counterpoise.run.learned import learned_in
+from counterpoise.trained.load import LoadedRun
+
+Z = 1.959964  # of a two-sided interval of 95 %
+FEW = 30  # test samples of a class below which its recall is a guess
+MOST_ROWS = 60  # classes up to which each has a line
+SPECIAL = str.maketrans({char: f"\\{char}" for char in "\\`*_{}[]<>#|~"})  # of Markdown
+
+
+def model_card(run: LoadedRun, files: dict[str, str]) -> str:
+    """The card of a finished run; `files`: what each file of the export is."""
+    title = f"{run['method']} on {run.result.record['data']['name']}"
+    sections = {
+        "Data": _data(run),
+        "Method": _method(run),
+        "Scores": _scores(run),
+        "Classes": _classes(run),
+        "What the server learned": _learned(run),
+        "Limits": _limits(run),
+        "Files": [f"- `{name}`: {words}" for name, words in files.items()],
+    }
+    body = "\n\n".join(f"## {name}\n\n" + "\n".join(lines) for name, lines in sections.items())
+    return f"# Model card: {plain(title)}\n\n{body}\n"
+
+
+def plain(text: object) -> str:
+    """Text that Markdown shows as it is, whatever names hold."""
+    return " ".join(printable(str(text)).split()).translate(SPECIAL)
+
+
+def _data(run: LoadedRun) -> list[str]:
+    data, counts = run.result.record["data"], run.result.class_counts
+    lines = [f"- set: {plain(data['name'])}, {len(run.classes)} classes, {len(run.result.samples)} clients"]
+    lines += [f"- training samples: {sum(run.result.samples):,}"]
+    if counts:
+        held = [count for count in counts if count]
+        ratio = max(held) / min(held)
+        rarest, most = run.classes[counts.index(min(counts))], run.classes[counts.index(max(counts))]
+        lines.append(
+            f"- imbalance: largest over smallest class {ratio:.4g} ({plain(most)} {max(counts):,}, {plain(rarest)} {min(counts):,})"
+        )
+    if skew := run.result.record.get("skew"):
+        lines.append(
+            f"- skew: divergence of clients from all {skew['divergence']:.3f} (Jensen-Shannon, 0 to 1), {skew['missing_classes']:.1f} classes missing per client on average"
+        )
+    lines += [f"- file {plain(name)}: SHA-256 {digest}" for name, digest in data["files"].items()]
+    return lines + [f"- {plain(note)}" for note in data["notes"]]
+
+
+def _method(run: LoadedRun) -> list[str]:
+    config, record = run.result.config, run.result.record
+    local = ", ".join(f"{key} {show(value)}" for key, value in config["local"].items())
+    return [
+        f"- method: {plain(show(config['method']))}",
+        f"- model: {plain(config['model']['name'])}, {record['parameters']:,} trained parameters",
+        f"- {config['rounds']} rounds, seed {config['seed']}; on clients: {plain(local)}",
+        f"- made by counterpoise {record['versions']['counterpoise']}; SHA-256 of the trained parameters: {run['params_sha256']}",
+    ]
+
+
+def _scores(run: LoadedRun) -> list[str]:
+    """The scores of this model, and over all seeds of the same experiment that lie beside it."""
+    others = seeds_beside(run.result)
+    known = [key for key in headline() if run.summary.get(key) is not None]
+    tested = sum(map(sum, run.summary.get("confusion", []))) or None
+    size = f" of {tested:,} samples" if tested else ""
+    if len(others) < 2:
+        head = ["| score | this model |", "| --- | --- |"]
+        rows = [f"| {find(key).title} | {_shown(key, run[key])} |" for key in known]
+        return [
+            f"Last round, on the test set{size}. One seed is known, so there is no deviation.",
+            "",
+            *head,
+            *rows,
+        ]
+    seeds = ", ".join(str(one.seed) for one in others)
+    head = [f"| score | this model | mean of {len(others)} seeds | deviation |", "| --- | --- | --- | --- |"]
+    return [
+        f"Last round, on the test set{size}. Seeds {seeds} of the same experiment are known; the deviation is that of a sample.",
+        "",
+        *head,
+        *(_row(key, run[key], others) for key in known),
+    ]
+
+
+def seeds_beside(run: RunResult) -> list[RunResult]:
+    """Finished runs of the same problem and method in the folder that holds this one, itself included, one per seed."""
+    found = {run.seed: run}
+    for path in find_runs([run.path.resolve().parent]):
+        try:
+            other = read_result(path)
+        except CounterpoiseError:  # not ours to report
+            continue
+        same = other.problem == run.problem and other.config["method"] == run.config["method"]
+        if same and other.has_result:
+            found.setdefault(other.seed, other)
+    return [found[seed] for seed in sorted(found)]
+
+
+def _row(key: str, own: float, others: Sequence[RunResult]) -> str:
+    cell = Cell(tuple((one.summary or {}).get(key) for one in others))
+    mean, deviation = (None if value is None else _shown(key, value) for value in (cell.mean, cell.deviation))
+    return f"| {find(key).title} | {_shown(key, own)} | {mean or 'unknown'} | {deviation or 'unknown'} |"
+
+
+def _shown(key: str, value: float) -> str:
+    return f"{100 * value:.2f} %" if find(key).unit == "percent" else f"{value:.4g}"
+
+
+def _classes(run: LoadedRun) -> list[str]:
+    """Recall of each class with its interval: of a rare class a test set says little."""
+    if "confusion" not in run.summary or len(run.classes) > MOST_ROWS:
+        return [
+            "Not listed: no confusion counts, or very many classes; `cp.load_run(DIR).frame('classes')` has them."
+        ]
+    counts: list[int] | list[None] = run.result.class_counts or [None] * len(run.classes)
+    head = [
+        "Recall with Wilson's interval of 95 %, which counts test samples, not seeds.",
+        "",
+        "| class | training samples | test samples | recall | interval |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    return head + [
+        f"| {plain(name)} | {'unknown' if held is None else f'{held:,}'} | {sum(row):,} | {_recall(row[place], sum(row))} |"
+        for place, (name, held, row) in enumerate(zip(run.classes, counts, run["confusion"], strict=True))
+    ]
+
+
+def _recall(hits: int, samples: int) -> str:
+    if not samples:
+        return "unknown | unknown"
+    low, high = wilson(hits, samples)
+    return f"{100 * hits / samples:.1f} % | {100 * low:.1f} to {100 * high:.1f} %"
+
+
+def wilson(hits: int, samples: int) -> tuple[float, float]:
+    """Wilson's score interval of a share: ``(p + z^2/2n -+ z sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n)``."""
+    share, weight = hits / samples, Z * Z / samples
+    half = Z * math.sqrt(share * (1 - share) / samples + weight / (4 * samples))
+    low, high = ((share + weight / 2 + side) / (1 + weight) for side in (-half, half))
+    return max(low, 0.0), min(high, 1.0)  # rounding may lead a hair beyond
+
+
+def _learned(run: LoadedRun) -> list[str]:
+    lines: list[str] = []
+    for section in privacy_report(run.result, learned_in(run.experiment)):
+        lines += [f"{section.title}:", "", *(f"- {plain(line)}" for line in section.lines), ""]
+    return lines[:-1]
+
+
+def _limits(run: LoadedRun) -> list[str]:
+    return [f"- {line}" for line in _limit_lines(run)]
+
+
+def _limit_lines(run: LoadedRun) -> Iterator[str]:
+    summary: dict[str, Any] = run.summary
+    yield "Scores are of one test set of the same source as the training data; other sources may differ."
+    if summary.get("worst_class") is not None:
+        yield f"The class {plain(summary['worst_class'])} is recognised least: {_shown('worst_class_recall', summary['worst_class_recall'])} of its test samples."
+    sizes = [sum(row) for row in summary.get("confusion", [])]
+    few = [plain(name) for name, size in zip(run.classes, sizes, strict=False) if size < FEW]
+    if few:
+        shown = ", ".join(few[:10]) + (f" and {len(few) - 10} more" if len(few) > 10 else "")
+        yield f"Fewer than {FEW} test samples, so that their recall is hardly known: {shown}."
+    if summary.get("calibration_error") is not None:
+        yield f"Probabilities are the model's softmax, not frequencies: their calibration error on the test set was {summary['calibration_error']:.3f}."
+    if run.preprocessing.form.columns is not None:
+        yield "Words that training did not have count as other words or as none; numbers far from those of training are extrapolated; gaps take the median of training."
+    yield "Nothing here was checked for fairness between groups of people, nor against inputs made to mislead."

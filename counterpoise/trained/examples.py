@@ -1,0 +1,102 @@
+"""The two short programs of an export, which use it without this package; and the JSON that they read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from counterpoise.data.preprocessing import Preprocessing
+from counterpoise.data.tables.cells import MISSING, MISSING_WORD
+from counterpoise.data.tables.encoder import OTHER_WORD
+
+TABLE = """\
+rows = [{name.strip(): cell.strip() for name, cell in row.items()} for row in csv.DictReader(open(sys.argv[1]))]
+def cell(row, name): return "MISSING" if row[name].lower() in how["missing"] else row[name]
+"""
+CODES = """\
+def place(words, word): return words.index(word) if word in words else words.index("OTHER") if "OTHER" in words else -1
+"""
+NUMBERS_OF = '[[float(cell(row, name).replace("MISSING", "nan")) for name in how["numbers"]] for row in rows]'
+CODES_OF = '[[place(words, cell(row, name)) for name, words in how["words"].items()] for row in rows]'
+ANSWER = """\
+for row in shares: print(how["classes"][row.argmax()], *(f"{share:.4f}" for share in row))
+"""
+
+
+def how_json(how: Preprocessing) -> dict[str, Any]:
+    """What somebody without this package needs to make inputs of their data, and names of answers."""
+    form = how.form
+    common = {"classes": list(form.classes), "label": form.label, "labels": dict(how.labels)}
+    if form.columns is None:
+        scaling = {name: tensor.tolist() for name, tensor in form.scaling._asdict().items()}
+        kind = "uint8" if form.pixels else "float32"
+        return {"x": {"type": kind, "shape": [None, *form.shape]}, **common, **scaling}
+    encoder = form.columns.to_json()
+    fields = ("centre", "gap", "mean", "deviation", "flagged")
+    statistics = {name: dict(zip(fields, given, strict=True)) for name, given in encoder["numbers"].items()}
+    missing = sorted(MISSING)
+    return {"numbers": statistics, "words": encoder["words"], "missing": missing, **common}
+
+
+def torch_example(how: Preprocessing) -> str:
+    """Answers for a file, by torch and safetensors alone."""
+    wrap = {"numbers": "torch.tensor({}, dtype=torch.float64)", "codes": "torch.tensor({})"}
+    numpy = "" if how.form.columns is not None else ", numpy as np"
+    head = f"import {_first(how)}, torch{numpy}\nfrom model import load  # model.py, beside this file\n"
+    with_x = f"x = torch.from_numpy(np.load(sys.argv[1]){_x(how)})\n"
+    read = _read(how, wrap) if how.form.columns is not None else with_x
+    call = f"_, shares = load()({_inputs(how)})\n"
+    return _whole("plain PyTorch", how, head + HOW + read + call + ANSWER)
+
+
+def onnx_example(how: Preprocessing) -> str:
+    """Answers for a file, by onnxruntime and NumPy alone."""
+    wrap = {"numbers": "np.array({}, dtype=np.float64)", "codes": "np.array({}, dtype=np.int64)"}
+    head = f"import {_first(how)}\nimport numpy as np, onnxruntime\n"
+    with_x = f"x = np.load(sys.argv[1]){_x(how)}\n"
+    read = _read(how, wrap) if how.form.columns is not None else with_x
+    call = f'_, shares = onnxruntime.InferenceSession("model.onnx").run(None, {_inputs(how)})\n'
+    return _whole("onnxruntime", how, head + HOW + read + call + ANSWER)
+
+
+HOW = 'how = json.load(open("inputs.json"))\n'
+
+
+def _first(how: Preprocessing) -> str:
+    return "csv, json, sys" if how.form.columns is not None else "json, sys"
+
+
+def _x(how: Preprocessing) -> str:
+    """Arrays are taken as they were in training: pixels as bytes, numbers as floats, grey images with a channel or not."""
+    shape = how.form.shape
+    kind = "" if how.form.pixels else '.astype("float32")'
+    grey = f".reshape(-1, {', '.join(map(str, shape))})" if len(shape) == 3 and shape[0] == 1 else ""
+    return f'["x"]{kind}{grey}'
+
+
+def _inputs(how: Preprocessing) -> str:
+    return "{" + ", ".join(f'"{name}": {name}' for name in _names(how)) + "}"
+
+
+def _names(how: Preprocessing) -> list[str]:
+    encoder = how.form.columns
+    if encoder is None:
+        return ["x"]
+    return [*(["numbers"] if encoder.numbers else []), *(["codes"] if encoder.words else [])]
+
+
+def _read(how: Preprocessing, wrap: dict[str, str]) -> str:
+    names, made = _names(how), {"numbers": NUMBERS_OF, "codes": CODES_OF}
+    lines = TABLE + (CODES if "codes" in names else "")
+    lines += "".join(f"{name} = {wrap[name].format(made[name])}\n" for name in names)
+    return lines.replace("MISSING", MISSING_WORD).replace("OTHER", OTHER_WORD)
+
+
+def _whole(what: str, how: Preprocessing, body: str) -> str:
+    return f'"""The model by {what}, in this folder: give it {_file(how)}."""\n\n{body}'
+
+
+def _file(how: Preprocessing) -> str:
+    if how.form.columns is not None:
+        return "a CSV file with the columns of training, in any order"
+    kind = "bytes from 0 to 255" if how.form.pixels else "numbers"
+    return f"an npz file with an array x [n, {', '.join(map(str, how.form.shape))}] of {kind}"

@@ -1,0 +1,131 @@
+"""A run's folder as one object: its numbers as frames, its confusion counts, its model."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from counterpoise.data.preprocessing import Preprocessing, preprocessing_from_json
+from counterpoise.errors import ConfigError, DataError, RunError, short
+from counterpoise.report.confusion import Confusion
+from counterpoise.report.outcome import Facts, five_lines, outcome_html
+from counterpoise.results.results import RunResult, read_result
+from counterpoise.run.config.experiment import Experiment, make_experiment
+from counterpoise.run.store.folder import RunFolder
+from counterpoise.run.store.seal import SEAL, check_files, read_sealed
+from counterpoise.run.trained import Predictions, TrainedModel, build_trained
+from counterpoise.trained.frames import class_frame, client_frame, round_frame
+
+FRAMES = {"rounds": round_frame, "classes": class_frame, "clients": client_frame}
+USE = "use it: .predict(x), .module(), .frame(), .confusion()"
+
+
+class LoadedRun(Mapping[str, Any]):
+    """A finished run; its summary by key, as of `simulate`."""
+
+    def __init__(self, result: RunResult) -> None:
+        self.result, self.path, self._folder = result, result.path, RunFolder(result.path)
+
+    def __getitem__(self, key: str) -> Any:
+        return self.summary[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.summary)
+
+    def __len__(self) -> int:
+        return len(self.summary)
+
+    def __repr__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _repr_html_(self) -> str:
+        return outcome_html(self._lines())
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        if not self.result.has_result:
+            why = self.result.given_up or f"it is not finished; {self._folder.resume_hint()}"
+            raise RunError(f"{self.path} has no result: {why}")
+        assert self.result.summary is not None
+        return self.result.summary
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        return tuple(self.result.record["data"]["classes"])
+
+    @cached_property
+    def experiment(self) -> Experiment:
+        return make_experiment(self.result.config, str(self._folder.config))
+
+    @cached_property
+    def preprocessing(self) -> Preprocessing:
+        """How data becomes inputs of the model."""
+        path = self._folder.preprocessing
+        found = read_sealed(path)
+        if found is None:
+            raise DataError(
+                f"{path} is missing: put it back; a run of an older version writes it when it is resumed where its data is"
+            )
+        self._check(path.name, found.pop(SEAL))
+        return preprocessing_from_json(found, str(path))
+
+    def frame(self, what: Literal["rounds", "classes", "clients"] = "rounds") -> Any:
+        """A data frame of the run's rounds, of its classes by name, or of its clients by name."""
+        if what not in FRAMES:
+            raise ConfigError(f"frame must be one of {', '.join(FRAMES)}, not {short(what)}")
+        return FRAMES[what](self.result)
+
+    def confusion(self) -> Confusion:
+        """The counts of the last model on the test set; `draw` makes a picture of them."""
+        if "confusion" not in self.summary:
+            raise DataError(
+                f"{self._folder.summary} has no confusion counts: the run is of an older version, without a test set, or of very many classes"
+            )
+        return Confusion(np.array(self.summary["confusion"], dtype=np.int64), self.classes)
+
+    def module(self) -> TrainedModel:
+        """The trained model: it takes data as in training, and gives logits."""
+        return self._trained
+
+    def predict(self, x: Any) -> Predictions:
+        """Named classes and probabilities of rows of a frame, pixels or numbers, as they were before training."""
+        return self._trained.predict(x)
+
+    @cached_property
+    def _trained(self) -> TrainedModel:
+        assert self.summary
+        path = self._folder.model
+        if not path.is_file():
+            raise DataError(f"{path} is missing; put it back, or {self._folder.resume_hint()}")
+        self._check(path.name, hashlib.sha256(path.read_bytes()).hexdigest())
+        return build_trained(self.experiment, self.preprocessing, path)
+
+    def _check(self, name: str, digest: str) -> None:
+        """Refuse a file that is not what the run wrote; older versions did not note the hashes of all."""
+        if name in self.summary["files_sha256"]:
+            check_files(self.path, self.summary, {name: digest})
+
+    def _lines(self) -> list[str]:
+        if not self.result.has_result:
+            rounds = f"{len(self.result.rows)} of {self.result.config['rounds']} rounds done"
+            return [f"{self.result.method} in {self.path}: not finished, {rounds}"]
+        data, model = self.result.record["data"], self.result.config["model"]["name"]
+        return five_lines(
+            self.summary, Facts(data["name"], data["classes"], len(self.result.samples), model, USE)
+        )
+
+
+def load_run(path: Path | str) -> LoadedRun:
+    """A run's folder as one object: ``frame``, ``confusion``, ``module``, ``predict``."""
+    path = Path(path)
+    if not RunFolder(path).holds_run():
+        raise ConfigError(f"{path} holds no run: there is no config.toml in it")
+    result = read_result(path)
+    if not result.record:
+        raise DataError(f"{path} has no record.json, which says what it ran on")
+    return LoadedRun(result)

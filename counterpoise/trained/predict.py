@@ -1,0 +1,95 @@
+"""Predictions for a file: classes and probabilities as CSV, and scores where the file has labels."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from counterpoise.data.own.inputs import Given, read_inputs
+from counterpoise.data.preprocessing import UNKNOWN
+from counterpoise.metrics.confusion import confusion
+from counterpoise.metrics.scores import (
+    accuracy,
+    balanced_accuracy,
+    macro_f1,
+    per_class_f1,
+    per_class_precision,
+    per_class_recall,
+)
+from counterpoise.report.confusion import Confusion
+from counterpoise.run.trained import Predictions
+from counterpoise.system.atomic import write_atomically
+from counterpoise.trained.load import LoadedRun
+
+DIGITS = 6  # of a probability
+FIRST = ("row", "class")  # columns before the probabilities
+TRUE = "label"  # column of the true class, where it is known
+
+
+class Predicted(NamedTuple):
+    """What a model says of a file, and how good that is where the file has labels."""
+
+    given: Given
+    said: Predictions
+    confusion: Confusion | None
+
+    def scores(self) -> dict[str, Any]:
+        """Scores of the labelled samples; empty without any."""
+        if self.confusion is None:
+            return {}
+        counts = torch.from_numpy(self.confusion.counts)
+        return {
+            "samples": int(counts.sum()),
+            "accuracy": accuracy(counts),
+            "balanced_accuracy": balanced_accuracy(counts),
+            "macro_f1": macro_f1(counts),
+            "per_class_recall": dict(zip(self.said.classes, per_class_recall(counts), strict=True)),
+            "per_class_precision": dict(zip(self.said.classes, per_class_precision(counts), strict=True)),
+            "per_class_f1": dict(zip(self.said.classes, per_class_f1(counts), strict=True)),
+            "confusion": self.confusion.counts.tolist(),
+        }
+
+
+def predict_file(run: LoadedRun, path: Path | str) -> Predicted:
+    """Everything that the model of a run says of the samples of a file or folder."""
+    module = run.module()
+    given = read_inputs(path, run.preprocessing)
+    said = module.predict_inputs(given.x)
+    counted = (
+        None if given.y is None else Confusion(_count(said.codes, given.y, len(said.classes)), said.classes)
+    )
+    return Predicted(given, said, counted)
+
+
+def write_predictions(predicted: Predicted, path: Path) -> None:
+    """A CSV file, written whole or not at all: the row or file, the class, the label where it is known, probabilities."""
+    write_atomically(path, _csv(predicted).encode(errors="backslashreplace"))
+
+
+def _csv(predicted: Predicted) -> str:
+    given, said = predicted.given, predicted.said
+    stream = io.StringIO()
+    rows = csv.writer(stream, lineterminator="\n")
+    true = _true(given.y, said)
+    rows.writerow([*FIRST, *([TRUE] if true else []), *(f"p({name})" for name in said.classes)])
+    for place, (name, label) in enumerate(zip(given.names, said.labels, strict=True)):
+        shares = [f"{share:.{DIGITS}g}" for share in said.probabilities[place].tolist()]
+        rows.writerow([name, label, *true[place : place + 1], *shares])
+    return stream.getvalue()
+
+
+def _true(y: Tensor | None, said: Predictions) -> list[str]:
+    """The true class of each sample, empty where it is not known; an empty list without any."""
+    return [] if y is None else ["" if code == UNKNOWN else said.classes[code] for code in y.tolist()]
+
+
+def _count(codes: Tensor, y: Tensor, classes: int) -> Any:
+    known = y != UNKNOWN
+    answers = torch.nn.functional.one_hot(codes[known], classes)
+    return np.asarray(confusion(answers, y[known]))

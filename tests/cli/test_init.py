@@ -1,0 +1,153 @@
+"""`init` writes an experiment and a sweep for a table, says what it assumed, and overwrites nothing unasked."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from runs import assert_refused, call
+
+from counterpoise.results.statistics import ALPHA, holm, signed_rank
+from counterpoise.run.config.experiment import load_experiment
+from counterpoise.sweep.jobs import expand
+from counterpoise.sweep.sweep import load_sweep
+from counterpoise.sweep.tune import searches_of
+from counterpoise.system.toml import read_toml
+
+COLUMNS = "patient_id,name,age,bmi,sex,hospital,ward,outcome"
+
+
+def write_patients(path: Path, rows: int = 240, columns: str = COLUMNS) -> Path:
+    """A made-up clinic: age decides, one in eight dies, some weights are missing, and each row has its own id and name."""
+    draw = random.Random(0)
+    lines = [columns]
+    for row in range(rows):
+        age, bmi = draw.gauss(60, 10), "" if row % 20 == 0 else f"{draw.gauss(26, 4):.1f}"
+        outcome = "died" if age > 71 else "lived"
+        place = ("north", "south", "east")[row % 3]
+        lines.append(f"{10_007 + 7 * row},p{row},{age:.0f},{bmi},{'fm'[row % 2]},{place},A,{outcome}")
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.fixture
+def patients(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    write_patients(tmp_path / "patients.csv")
+    return Path("patients.csv")
+
+
+def test_it_writes_what_can_be_run_and_compared_and_says_how(patients: Path) -> None:
+    done = call("init", patients, "--label", "outcome", "--client", "hospital")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.endswith("  counterpoise run patients.toml\n  counterpoise compare patients-sweep.toml\n")
+    checked = call("validate", "patients.toml")
+    assert checked.code == 0, checked.err
+    assert "clients    3 of " in checked.out
+    ended = call("run", "patients.toml", "rounds=2", "--out", "runs/first")
+    assert ended.code == 0, ended.err
+    planned = call("compare", "patients-sweep.toml", "base.rounds=1", "--dry-run")
+    assert planned.code == 0, planned.err
+
+
+def test_it_says_what_it_assumed_in_the_output_and_in_the_file(patients: Path) -> None:
+    done = call("init", patients, "--label", "outcome", "--client", "hospital")
+    for words in (
+        "'died' is the positive class, the rarer of two, with ",
+        "left out: 'patient_id', a different whole number in each row",
+        "left out: 'name', 240 different words in 240 rows",
+        "clients: 3, one per name in 'hospital', with ",
+        "missing numbers take the median of the training rows and an indicator column: bmi 12",
+        "numbers, standardised by the training rows: age, bmi",
+        "words, one-hot: sex",
+        "constant over the training rows, dropped: ward",
+        "48 of 240 samples are the test set",
+    ):
+        assert words in done.out
+        assert words in Path("patients.toml").read_text()
+    data = read_toml(Path("patients.toml"))["data"]
+    assert data["drop"] == ["patient_id", "name"]
+    assert (data["path"], data["label"], data["client"]) == ("patients.csv", "outcome", "hospital")
+
+
+def test_without_a_client_column_rows_are_cut_and_the_output_says_so(patients: Path) -> None:
+    done = call("init", patients, "--label", "outcome")
+    assert "clients: 3 simulated ones, with " in done.out
+    assert "words, one-hot: sex, hospital" in done.out
+    assert load_experiment(Path("patients.toml")).partition.name == "dirichlet"
+
+
+def test_the_seeds_are_enough_for_every_method_to_be_found_better(patients: Path) -> None:
+    call("init", patients, "--label", "outcome")
+    sweep = load_sweep(Path("patients-sweep.toml"))
+    better = signed_rank([0.01 * (1 + seed) for seed in sweep.seeds])
+    assert max(holm([better.p] * (len(sweep.methods) - 1))) < ALPHA
+    equal = signed_rank([0.0, 0.0, *(0.01 * (1 + seed) for seed in sweep.seeds[2:])])  # two seeds say nothing
+    assert max(holm([equal.p] * (len(sweep.methods) - 1))) < ALPHA
+    searches, jobs = searches_of(sweep), expand(sweep)  # both check every config
+    assert len(jobs) == len(sweep.methods) * len(sweep.seeds)
+    assert all(len(search.trials) == 3 for search in searches)
+
+
+def test_even_classes_start_from_plain_averaging(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("even.csv").write_text("a,y\n" + "".join(f"{row % 7 + row / 9},{row % 2}\n" for row in range(120)))
+    assert call("init", "even.csv", "--label", "y").code == 0
+    assert read_toml(Path("even.toml"))["method"] == "fedavg"
+
+
+def test_nothing_is_overwritten_unasked(patients: Path) -> None:
+    Path("patients-sweep.toml").write_text("mine")
+    assert_refused(call("init", patients, "--label", "outcome"), 2, "patients-sweep.toml is there", "--force")
+    assert Path("patients-sweep.toml").read_text() == "mine"
+    assert not Path("patients.toml").exists()
+    assert call("init", patients, "--label", "outcome", "--force").code == 0
+    assert Path("patients-sweep.toml").read_text() != "mine"
+
+
+def test_another_folder_is_made_and_named_in_the_commands(patients: Path) -> None:
+    done = call("init", patients, "--label", "outcome", "--out", "my files")
+    assert done.out.endswith("compare 'my files/patients-sweep.toml'\n")
+    assert call("validate", "my files/patients.toml").code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ([], 2, ["--label is missing", "one of patient_id, name, age, bmi, sex, hospital, ward, outcome"]),
+        (["--label", "outcom"], 3, ["no column 'outcom'", "did you mean 'outcome'?", "one of patient_id, "]),
+        (["--label", "outcome", "--client", "clinic"], 3, ["--client: no column 'clinic'", "hospital"]),
+        (["--label", "outcome", "--client", "outcome"], 3, ["cannot be both --label and --client"]),
+        (["--label", "outcome", "--client", "ward"], 3, ["'ward' names one client"]),
+        (["--label", "ward"], 3, ["holds 1 class"]),
+    ],
+)
+def test_a_wrong_column_is_one_line_with_the_names_that_exist(
+    patients: Path, words: list[str], code: int, said: list[str]
+) -> None:
+    assert_refused(call("init", patients, *words), code, *said)
+    assert not Path("patients.toml").exists()
+
+
+def test_a_file_that_is_no_table_is_refused(tmp_path: Path) -> None:
+    assert_refused(call("init", tmp_path / "none.csv", "--label", "y"), 2, "none.csv: no such file")
+    (tmp_path / "a.npz").write_bytes(b"")
+    assert_refused(call("init", tmp_path / "a.npz", "--label", "y"), 2, "a.npz must be a table")
+
+
+def test_a_label_of_many_numbers_is_pointed_out(patients: Path) -> None:
+    done = call("init", patients, "--label", "age")
+    assert done.code == 0, done.err
+    assert "look at 'age': " in done.out
+    assert "a quantity must be cut into ranges first" in done.out
+
+
+def test_names_cannot_write_into_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    head, *rows = write_patients(tmp_path / "p.csv").read_text().splitlines()
+    head = head.replace("name", '"a\nrounds = 7"')
+    (tmp_path / "p.csv").write_text("\n".join([head, *rows]) + "\n")
+    assert call("init", "p.csv", "--label", "outcome").code == 0
+    assert read_toml(Path("p.toml"))["rounds"] == 50
+    assert read_toml(Path("p.toml"))["data"]["drop"] == ["patient_id", "a\nrounds = 7"]

@@ -1,0 +1,41 @@
+"""Columns that say which row it is are found by their cells and, for numbers, by their names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from counterpoise.data.tables.cells import Table
+from counterpoise.data.tables.suspects import IDENTIFIER, suspects
+
+ROWS = 30
+CASES = {
+    "row": [str(row + 5) for row in range(ROWS)],  # counts the rows
+    "patient_id": [str(1000 + 7 * row) for row in range(ROWS)],
+    "doctor_id": [str(100 + row % 12) for row in range(ROWS)],
+    "serial": [f"x{row}" for row in range(ROWS)],  # words, all different
+    "city": [("Bonn", "Kiel")[row % 2] for row in range(ROWS)],
+    "price": [f"{row},5" for row in range(ROWS)],
+    "income": [str(1000 + 7 * row) for row in range(ROWS)],  # all different, and a quantity by its name
+    "humid": [str(row * row) for row in range(ROWS)],
+    "code_no": ["1", "2", "3"] * 10,  # few: categories
+}
+
+
+def test_each_column_is_judged_by_what_it_holds() -> None:
+    found = suspects(Table(Path("t.csv"), CASES, range(2, ROWS + 2), header=1), CASES)
+    assert list(found.left_out) == ["row", "patient_id", "serial"]
+    assert list(found.doubtful) == ["doctor_id", "price"]
+
+
+@pytest.mark.parametrize(
+    "name", ["id", "ID", "patient_id", "PatientID", "patientId", "record no", "case-number", "MRN"]
+)
+def test_names_of_identifiers(name: str) -> None:
+    assert IDENTIFIER.search(name)
+
+
+@pytest.mark.parametrize("name", ["humid", "grid", "casino", "turkey", "paid", "idle", "key figure"])
+def test_other_names(name: str) -> None:
+    assert not IDENTIFIER.search(name)
