@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from counterpoise.version import __version__
 
 if TYPE_CHECKING:
+    from counterpoise.advice.api import advise
     from counterpoise.api import load_data, simulate, split
     from counterpoise.core.local import Local
     from counterpoise.core.method import METHODS, PARTS, Method, build_method, compose, method, part
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from counterpoise.trained.load import load_run
 
 _HOMES = {
+    "advise": "advice.api",
     "load_data": "api",
     "split": "api",
     "simulate": "api",
@@ -63,6 +65,7 @@ __all__ = [
     "Part",
     "Samples",
     "__version__",
+    "advise",
     "build_method",
     "compose",
     "load_data",

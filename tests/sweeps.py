@@ -42,6 +42,8 @@ def table_of(out: Path) -> dict[str, Any]:
     table = json.loads((out / "table.json").read_text())
     for row in table["rows"]:
         row["cells"] = {key: cell for key, cell in row["cells"].items() if "seconds" not in key}
+    for one in table["recommendations"]:
+        del one["seconds"], one["paragraph"]
     table.pop("failures")
     return dict(table)
 

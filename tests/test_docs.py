@@ -41,7 +41,7 @@ EXPERIMENTS = [
     path for path in sorted((ROOT / "experiments").rglob("*.toml")) if "methods" not in read_toml(path)
 ]
 # Commands that a page shows before they are built: whoever builds one takes it out, and the page's commands run with it.
-TO_COME = ("advise",)
+TO_COME: tuple[str, ...] = ()
 # What the commands of a page are run with here, so that they take seconds.
 QUICK = {"run": ["rounds=2"], "advise": ["--minutes", "0.1"]}
 DISAGREE = (3, 4, 5)  # clients with different classes

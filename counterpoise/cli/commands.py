@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 import typer
 
 from counterpoise.cli import (
+    advise,
     compare,
     data,
     describe,
@@ -35,6 +36,7 @@ Federated learning under class imbalance.
 For a start:
   counterpoise demo                               methods side by side
   counterpoise init mine.csv --label y            an experiment and a sweep for your table
+  counterpoise advise experiment.toml             which method for your data
   counterpoise compare sweep.toml                 your own sweep, to a table and a report
   counterpoise ls methods                         available methods
   counterpoise show fedcm                         formula, paper, parameters
@@ -81,6 +83,7 @@ def _options(
 
 init.add_to(app)
 experiments.add_to(app)
+advise.add_to(app)
 compare.add_to(app)
 describe.add_to(app)
 runs.add_to(app)

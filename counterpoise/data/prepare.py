@@ -18,6 +18,7 @@ from counterpoise.data.federation import Federation
 from counterpoise.data.imbalances import IMBALANCES, imbalance_ratio
 from counterpoise.data.partition import PARTITIONS
 from counterpoise.data.skew import class_sizes, imbalance_of
+from counterpoise.data.split import stratified_split
 from counterpoise.data.types import Labels
 from counterpoise.errors import ConfigError, listed
 from counterpoise.registry.schema import ProperFraction, Seed
@@ -130,6 +131,27 @@ def assigned_federation(data: Dataset) -> Federation:
         files=data.files,
         notes=data.notes,
         source=data.source,
+    )
+
+
+def hold_out_classes(federation: Federation, share: float, seed: int) -> Federation:
+    """The same share of every class, drawn from all clients together, kept by its clients for validation.
+
+    Of a class with two samples one is held out; a client that would have nothing left to train on keeps one sample.
+    """
+    rows = torch.cat([*federation.clients])
+    split = stratified_split(
+        federation.train.y[rows].numpy(), share, numpy_generator(seed, "held-out classes")
+    )
+    held = torch.zeros(len(rows), dtype=torch.bool)
+    held[torch.from_numpy(split.test)] = True
+    masks = torch.split(held, federation.samples().tolist())
+    for mask in masks:  # views of `held`
+        mask[:1] &= ~mask.all()
+    return replace(
+        federation,
+        clients=tuple(own[~mask] for own, mask in zip(federation.clients, masks, strict=True)),
+        held_out=tuple(own[mask] for own, mask in zip(federation.clients, masks, strict=True)),
     )
 
 

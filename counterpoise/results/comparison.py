@@ -24,6 +24,7 @@ from counterpoise.results.cells import (
 from counterpoise.results.labels import Labels, Runs, group_runs
 from counterpoise.results.notes import notes_of
 from counterpoise.results.ranking import Ranking, rank_methods
+from counterpoise.results.recommendation import Recommendation, recommend
 from counterpoise.results.results import RunResult
 from counterpoise.results.statistics import Scores, blocks_of, name_blocks, read_scores
 from counterpoise.results.verdicts import Verdict, judge
@@ -43,6 +44,7 @@ class Comparison(NamedTuple):
     targets: dict[str, float | None]  # of the score, by problem
     failures: tuple[tuple[Path, str], ...]  # runs left out, each with the reason
     notes: tuple[str, ...]
+    recommendations: tuple[Recommendation, ...] = ()  # over all problems if there are several, then on each
 
 
 def compare_results(
@@ -76,12 +78,13 @@ def compare_results(
         if (pair := Labels(problem, method)) in runs
     )
     scores = read_scores(rows, score)
+    verdicts = judge(scores, problems, methods, chosen, score)
     return Comparison(
         score,
         at,
         chosen,
         rows,
-        judge(scores, problems, methods, chosen, score),
+        verdicts,
         _rank(scores, problems, methods, score),
         targets,
         (
@@ -89,6 +92,7 @@ def compare_results(
             *((path, str(error)) for path, error in (left_out or {}).items()),
         ),
         notes_of(rows, runs, at, chosen, repeated=len(finished) - sum(map(len, runs.values()))),
+        recommend(rows, runs, verdicts, chosen, score, at),
     )
 
 

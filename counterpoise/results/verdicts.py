@@ -23,6 +23,7 @@ from counterpoise.results.statistics import (
 
 Judgement: TypeAlias = Literal["better", "worse", "no evidence"]
 ALL = "all"
+EQUAL = "The two are equal on every pair."
 
 
 class Verdict(NamedTuple):
@@ -40,6 +41,7 @@ class Verdict(NamedTuple):
     effect: dict[str, float | None]  # "rank_biserial" (of matched pairs) and "cohen_dz"
     verdict: Judgement
     sentence: str  # the same as a sentence
+    limits: str = ""  # where the pairs are too few to find a difference: why
 
 
 class Family(NamedTuple):
@@ -78,7 +80,7 @@ def _judge_family(scores: Scores, methods: Sequence[str], family: Family) -> lis
     ]
     unit = name_blocks(family.problems)
     return [
-        verdict._replace(sentence=_sentence(verdict, unit, test.informative, len(tests)))
+        _in_words(verdict, unit, test.informative, len(tests))
         for verdict, test in zip(verdicts, tests.values(), strict=True)
     ]
 
@@ -108,7 +110,13 @@ def _decide(rank_biserial: float, adjusted: float, score: str) -> Judgement:
     return "better" if (rank_biserial > 0) != lower_is_better(score) else "worse"
 
 
-def _sentence(verdict: Verdict, unit: str, informative: int, tests: int) -> str:
+def _in_words(verdict: Verdict, unit: str, informative: int, tests: int) -> Verdict:
+    limits = _limits(verdict, informative, tests)
+    sentence = f"{_sentence(verdict, unit, tests)} {limits}".rstrip()
+    return verdict._replace(sentence=sentence, limits=limits)
+
+
+def _sentence(verdict: Verdict, unit: str, tests: int) -> str:
     """The verdict as a sentence."""
     place = {"": "", ALL: " over all problems"}.get(verdict.problem, f" on {verdict.problem}")
     found = (
@@ -118,7 +126,7 @@ def _sentence(verdict: Verdict, unit: str, informative: int, tests: int) -> str:
     )
     pairs = f"{verdict.pairs} {'pair' if verdict.pairs == 1 else 'pairs'} ({unit})"
     chance = f"{show_p(verdict.adjusted)}{' after Holm' if tests > 1 else ''}"
-    return f"{found}: {_difference(verdict)}, {pairs}, {chance}.{_limits(verdict, informative, tests)}"
+    return f"{found}: {_difference(verdict)}, {pairs}, {chance}."
 
 
 def _difference(verdict: Verdict) -> str:
@@ -135,12 +143,12 @@ def _limits(verdict: Verdict, informative: int, tests: int) -> str:
     if verdict.verdict != "no evidence" or informative >= needed:
         return ""
     if informative == 0:
-        return " The two are equal on every pair."
+        return EQUAL
     least = 2.0 ** (1 - informative)
     differing = f"{informative} that differ" if informative < verdict.pairs else f"{informative}"
     corrected = f", {min(1.0, tests * least):.2g} after Holm" if tests > 1 else ""
     return (
-        f" Too few pairs to find anything: the smallest p that {differing} can give is {least:.2g}{corrected};"
+        f"Too few pairs to find anything: the smallest p that {differing} can give is {least:.2g}{corrected};"
         f" it takes {needed}."
     )
 

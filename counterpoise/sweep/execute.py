@@ -13,11 +13,13 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import torch
 
 from counterpoise.data.federation import Federation
+from counterpoise.data.prepare import hold_out_classes
 from counterpoise.errors import ConfigError, CounterpoiseError, one_line
 from counterpoise.report.pictures import Pictures
 from counterpoise.results.results import FAILURE
 from counterpoise.run.assemble import load_federation
 from counterpoise.run.config.experiment import make_experiment
+from counterpoise.run.listener import Listener
 from counterpoise.run.runner import Member, resume, run_together, start
 from counterpoise.run.store.folder import RunFolder
 from counterpoise.sweep.jobs import Job, has_begun, known_experiment
@@ -35,6 +37,8 @@ class Order(NamedTuple):
     path: str
     config: dict[str, Any]
     tuning: bool
+    held: float = 0.0
+    pictures: bool = True
 
 
 Group = Sequence[Order]  # runs that are executed together
@@ -68,7 +72,7 @@ def order(job: Job, out: Path, alone: bool) -> Order:
     tables = job.experiment.given()
     if not alone:
         tables["engine"] = tables.get("engine", {}) | {"processes": 1}
-    return Order(str(job.path(out).absolute()), tables, job.tuning)
+    return Order(str(job.path(out).absolute()), tables, job.tuning, job.held, job.pictures)
 
 
 def group(orders: Sequence[Order]) -> list[Group]:
@@ -92,7 +96,7 @@ def _group_key(one: Order) -> str:
     if not (engine.get("name") == "stacked" or (engine.get("name", "auto") == "auto" and on_gpu)):
         return one.path
     local = {key: value for key, value in one.config.get("local", {}).items() if key != "lr"}
-    return json.dumps([one.tuning, one.config | {"seed": 0, "local": local}], sort_keys=True)
+    return json.dumps([one.tuning, one.held, one.config | {"seed": 0, "local": local}], sort_keys=True)
 
 
 def run_group(orders: Group) -> list[str | None]:
@@ -100,7 +104,7 @@ def run_group(orders: Group) -> list[str | None]:
     if len(orders) == 1:
         return [run_one(one) for one in orders]
     try:
-        ended = run_together([_member(one) for one in orders], LISTENERS)
+        ended = run_together([_member(one) for one in orders], _listeners(orders[0]))
     except ConfigError:  # they cannot be joined, or one of them is invalid: run one by one
         return [run_one(one) for one in orders]
     except Exception as error:  # no error of one group may stop the others
@@ -118,7 +122,12 @@ def _member(one: Order) -> Member:
 
 
 def _federation(one: Order) -> Federation:
-    return _load(json.dumps({key: one.config[key] for key in DATA if key in one.config}), one.tuning)
+    data = {key: one.config[key] for key in DATA if key in one.config}
+    return _load(json.dumps(data), one.tuning, one.held)
+
+
+def _listeners(one: Order) -> Sequence[Listener]:
+    return LISTENERS if one.pictures else ()
 
 
 def run_one(one: Order) -> str | None:
@@ -129,9 +138,9 @@ def run_one(one: Order) -> str | None:
         federation = _federation(one)
         make_ready(folder)
         if has_begun(folder):
-            resume(folder.path, LISTENERS, federation, max_skipped=experiment.engine.max_skipped)
+            resume(folder.path, _listeners(one), federation, max_skipped=experiment.engine.max_skipped)
         else:
-            start(experiment, folder.path, LISTENERS, federation)
+            start(experiment, folder.path, _listeners(one), federation)
     except Exception as error:  # no error of one run may stop the others
         return note_failure(one, in_one_line(error))
     return None
@@ -200,7 +209,9 @@ def _ended(members: Group, answer: list[str | None] | str) -> Iterator[Event]:
 
 
 @functools.lru_cache(maxsize=1)
-def _load(config: str, tuning: bool) -> Federation:
+def _load(config: str, tuning: bool, held: float) -> Federation:
     """The data of a run, cut into clients; cached, since methods of one seed follow each other."""
-    federation = load_federation(make_experiment(json.loads(config)))
+    experiment = make_experiment(json.loads(config))
+    federation = load_federation(experiment)
+    federation = hold_out_classes(federation, held, experiment.seed) if held else federation
     return use_validation_as_test(federation) if tuning else federation

@@ -39,6 +39,8 @@ class Job(NamedTuple):
     problem: str
     experiment: Experiment
     tuning: bool = False  # scored on the validation split, without the test set
+    held: float = 0.0  # share of each class that a tuning run holds out itself, drawn by its seed
+    pictures: bool = True  # draw the partition and the curves, which takes longer than a short run
 
     def path(self, out: Path) -> Path:
         return out / (TUNING if self.tuning else RUNS) / self.name

@@ -75,7 +75,7 @@ def run_sweep(sweep: Sweep, out: Path, execution: Execution, show: Show = lambda
         searches_of(sweep),
         expand(sweep),
     )  # invalid sweeps are refused here, before anything is written
-    with _held(out):
+    with hold_folder(out):
         write_atomically(out / SWEEP, write_sweep(sweep).encode())
         failures, lost = run_jobs("tuning", jobs_of(searches), out, execution, show)
         unscored = failures | lost
@@ -110,7 +110,7 @@ def run_jobs(
 
 
 @contextmanager
-def _held(out: Path) -> Iterator[None]:
+def hold_folder(out: Path) -> Iterator[None]:
     """Lock the sweep's folder: one sweep at a time."""
     try:
         out.mkdir(parents=True, exist_ok=True)

@@ -17,6 +17,9 @@ from rich.table import Table
 from rich.text import Text
 from runs import COMMAND, assert_refused, call, write_tiny
 
+from counterpoise.advice.race import Board, Standing
+from counterpoise.advice.trials import Trial
+from counterpoise.cli.advise import LiveBoard
 from counterpoise.cli.progress import RunsBar
 from counterpoise.cli.terminal import plain_output, screen
 from counterpoise.sweep.run import Tally
@@ -58,6 +61,21 @@ def test_what_rich_shows_is_plain_but_for_its_own_colours(name: str) -> None:
     console.print(name, markup=False)
     assert "\x1b[1m" in stream.getvalue()
     assert not RAW.search(re.sub("\x1b\\[(0|1|3)m", "", stream.getvalue()))
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_live_display_moves_the_cursor_and_does_not_spell_that_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    trial = Trial(RED, "fedavg", {"local.lr": 0.1}, "")
+    with redirect_stderr(Terminal()) as stream, plain_output(), LiveBoard() as board:
+        board.show(Board("finals", [Standing(trial, 0.5, 1, 2)], 1, 60.0))
+    assert "\x1b[" in stream.getvalue()
+    assert "\\u001b[2K" not in stream.getvalue()
+    assert "\\u001b[31m" in stream.getvalue()  # but names stay text
 
 
 def test_output_that_takes_few_letters_gets_escapes() -> None:
@@ -148,11 +166,6 @@ def test_errors_about_keys_of_a_file_are_plain(tmp_path: Path, value: str) -> No
     finished = call("validate", tmp_path / "x.toml")
     assert_refused(finished, 2, "no key ")
     assert not RAW.search(finished.err)
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 def test_a_bar_moves_the_cursor_and_does_not_spell_that_out(monkeypatch: pytest.MonkeyPatch) -> None:

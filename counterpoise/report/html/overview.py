@@ -4,19 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from counterpoise.metrics.catalogue import find
-from counterpoise.report.html.markup import Html, element, join, number, percent, plural
+from counterpoise.metrics.catalogue import capital, find
+from counterpoise.report.html.markup import Html, element, join, number, percent, plural, table
 from counterpoise.report.html.study import Study
 from counterpoise.report.html.tables import MOMENTS, SIGNS, cost_of
+from counterpoise.report.render.verdict_table import limits_of, verdict_caption, verdict_head, verdict_rows
 from counterpoise.results.cells import Cell, lower_is_better
+from counterpoise.results.recommendation import opening
 from counterpoise.results.results import RunResult
-from counterpoise.results.verdicts import ALL, Verdict
 
 
 def title_of(study: Study) -> str:
     data = " and ".join(_data_names(study.results)) or "unknown data"
     methods = study.methods or list(dict.fromkeys(result.method for result in study.results))
     return f"{methods[0] if len(methods) == 1 else plural(len(methods), 'method')} on {data}"
+
+
+def advice(study: Study) -> Html:
+    """Which method to use, before anything else."""
+    paragraphs = study.opening or opening(study.comparison.recommendations)
+    return join(element("p", paragraph, class_="leader advice") for paragraph in paragraphs)
 
 
 def lead(study: Study) -> Html:
@@ -26,7 +33,7 @@ def lead(study: Study) -> Html:
     runs = [run for group in study.groups.values() for run in group]
     compared = f"{_what(study, runs)}: {_split(runs)}, {_length(runs)}"
     moment = MOMENTS[study.comparison.at]
-    scored = f"Scores are on the test set, {moment}, mean ± sample deviation over seeds."
+    scored = f"Scores are on {study.scored_on}, {moment}, mean ± sample deviation over seeds."
     against = f" The baseline is {study.comparison.baseline}." if len(study.methods) > 1 else ""
     return element("p", f"{compared}. {scored}{against}", class_="lead")
 
@@ -85,15 +92,11 @@ def _range(values: Iterable[float]) -> str:
 
 
 def verdicts(study: Study) -> Html:
-    """One sentence per method; with several problems, those over all problems come first."""
+    """One row per method; with several problems, those over all problems come first."""
     found = study.comparison.verdicts
-    overall = [v for v in found if v.problem == ALL] or list(found)
-    rest = [v for v in found if v not in overall]
-    more = element(
-        "details", element("summary", "Problem by problem"), _sentences(rest), class_="quiet"
-    ) if rest else Html()  # fmt: skip
-    notes = element("ul", join(element("li", note) for note in study.comparison.notes), class_="notes")
-    return join([_leader(study), _sentences(overall), more, notes if study.comparison.notes else Html()])
+    notes = [*limits_of(found), *study.comparison.notes]
+    listed = element("ul", join(element("li", note) for note in notes), class_="notes")
+    return join([_leader(study), _verdict_table(study) if found else Html(), listed if notes else Html()])
 
 
 def _leader(study: Study) -> Html:
@@ -117,17 +120,28 @@ def _plain(cell: Cell) -> str:
     return f"{percent(cell.mean)}{spread}\u00a0%"
 
 
-def _sentences(found: Sequence[Verdict]) -> Html:
-    items = [
-        element(
-            "li",
-            element("span", SIGNS[v.verdict], class_="sign", aria_hidden="true"),
-            element("span", v.sentence),
-            class_=v.verdict.replace(" ", "-"),
-        )
-        for v in found
+def _verdict_table(study: Study) -> Html:
+    head, rows = verdict_head(study.comparison), verdict_rows(study.comparison)
+    verdict = head.index("verdict")
+    titles = [
+        element("th", capital(name), scope="col", class_="words" if 0 < place <= verdict else None)
+        for place, name in enumerate(head)
     ]
-    return element("ul", join(items), class_="verdicts") if items else Html()
+    return table(
+        verdict_caption(study.comparison),
+        titles,
+        [[*_words(row[:verdict]), _sign(row[verdict]), *row[verdict + 1 :]] for row in rows],
+    )
+
+
+def _words(cells: Sequence[str]) -> list[str]:
+    method, *places = cells
+    return [method, *(element("td", place, class_="words narrow") for place in places)]
+
+
+def _sign(verdict: str) -> Html:
+    sign = element("span", SIGNS.get(verdict, SIGNS["no evidence"]), class_="sign", aria_hidden="true")
+    return element("td", sign, f" {verdict}", class_=f"{verdict.replace(' ', '-')} verdict")
 
 
 def _data_names(results: Sequence[RunResult]) -> list[str]:

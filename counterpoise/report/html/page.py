@@ -19,12 +19,13 @@ from counterpoise.report.html.curves import curve_data
 from counterpoise.report.html.diagnostics import diagnostic_data
 from counterpoise.report.html.markup import Html, data_block, element, join
 from counterpoise.report.html.probes import probe_data
-from counterpoise.report.html.study import Study
+from counterpoise.report.html.study import Section, Study
 from counterpoise.report.html.tables import tables
 from counterpoise.system.atomic import write_atomically
 from counterpoise.version import __version__
 
 SHORT = {
+    "tried": "Tried",
     "curves": "Curves",
     "diagnostics": "Methods",
     "server": "Server",
@@ -81,7 +82,12 @@ def _script() -> str:
 def _header(study: Study) -> Html:
     brand = element("p", _LOGO, "Counterpoise report", class_="brand")
     return element(
-        "header", brand, element("h1", overview.title_of(study)), overview.lead(study), overview.facts(study)
+        "header",
+        brand,
+        element("h1", overview.title_of(study)),
+        overview.advice(study),
+        overview.lead(study),
+        overview.facts(study),
     )
 
 
@@ -102,7 +108,7 @@ def _section(key: str, name: str, body: Html) -> Html:
     )
 
 
-def _sections(study: Study) -> list[tuple[str, str, Html]]:
+def _sections(study: Study) -> list[Section | tuple[str, str, Html]]:
     """Key, name and body; empty sections are left out."""
     worst = clients.worst_clients(study)
     partition = _chart("partition") if any(partition_data(study)) else element("p", clients.UNASKED)
@@ -133,7 +139,7 @@ def _sections(study: Study) -> list[tuple[str, str, Html]]:
             join([provenance.versions(study), provenance.data_notes(study)]),
         ),
     ]
-    return [*(compared if study.groups else []), *always]
+    return [*study.sections, *(compared if study.groups else []), *always]
 
 
 def _chart(name: str) -> Html:
@@ -150,6 +156,7 @@ def _data(study: Study) -> Html:
         {
             "methods": study.methods,
             "problems": study.problems,
+            "scored_on": study.scored_on,
             "curves": curve_data(study),
             "classes": class_data(study),
             "groups": group_data(study),

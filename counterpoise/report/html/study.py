@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from counterpoise.errors import CounterpoiseError
+from counterpoise.report.html.markup import Html
 from counterpoise.results.cells import Cell
 from counterpoise.results.comparison import Comparison, compare_results
 from counterpoise.results.labels import Labels, group_runs, label_runs
@@ -14,6 +15,14 @@ from counterpoise.results.results import Readings, RunResult
 
 Item = TypeVar("Item")
 Numbers = list[float | None]
+
+
+class Section(NamedTuple):
+    """A section of the page: its key, its heading and its body."""
+
+    key: str
+    name: str
+    body: Html
 
 
 class Study(NamedTuple):
@@ -24,6 +33,9 @@ class Study(NamedTuple):
     groups: dict[Labels, list[RunResult]]
     labels: Mapping[Path, Labels]  # of all runs
     left_out: Mapping[Path, CounterpoiseError]  # runs that cannot be read
+    opening: Sequence[str] = ()  # paragraphs to open with; by default those of the comparison
+    scored_on: str = "the test set"
+    sections: Sequence[Section] = ()  # before all others
 
     @property
     def problems(self) -> list[str]:

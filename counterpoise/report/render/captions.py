@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from counterpoise.report.render.verdict_table import limits_of
 from counterpoise.results.comparison import Comparison
 from counterpoise.results.labels import score_words
 from counterpoise.results.verdicts import show_p
@@ -39,8 +40,8 @@ def course_caption(comparison: Comparison) -> str:
 
 
 def findings(comparison: Comparison) -> Iterator[str]:
-    """Verdicts as sentences, then the ranking."""
-    yield from (verdict.sentence for verdict in comparison.verdicts)
+    """What limits the verdicts, then the ranking."""
+    yield from limits_of(comparison.verdicts)
     ranking = comparison.ranking
     if ranking is None:
         return

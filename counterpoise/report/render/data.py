@@ -44,6 +44,9 @@ def render_json(comparison: Comparison) -> str:
         "rows": [_row(row) for row in comparison.rows],
         "verdicts": [verdict._asdict() for verdict in comparison.verdicts],
         "ranking": comparison.ranking._asdict() if comparison.ranking else None,
+        "recommendations": [
+            one._asdict() | {"paragraph": one.paragraph} for one in comparison.recommendations
+        ],
         "failures": [{"path": str(path), "error": line} for path, line in comparison.failures],
     }
     return json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False) + "\n"

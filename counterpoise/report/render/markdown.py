@@ -14,12 +14,14 @@ from counterpoise.report.render.layout import (
     style_rows,
     title_of,
 )
+from counterpoise.report.render.verdict_table import verdict_caption, verdict_head, verdict_rows
 from counterpoise.results.cells import Row
 from counterpoise.results.comparison import Comparison
+from counterpoise.results.recommendation import opening
 
 
 def render_markdown(comparison: Comparison) -> str:
-    """Two tables per problem (scores; course of the run), verdicts, and what was left out."""
+    """Which method to use, two tables per problem (scores; course of the run), verdicts, and what was left out."""
     return "\n".join(_lines(comparison)) + "\n"
 
 
@@ -29,6 +31,9 @@ def escape(text: str) -> str:
 
 
 def _lines(comparison: Comparison) -> Iterator[str]:
+    for paragraph in opening(comparison.recommendations):
+        yield escape(paragraph)
+        yield ""
     for caption, columns in (
         (scores_caption, score_columns(comparison)),
         (course_caption, COURSE),
@@ -39,6 +44,11 @@ def _lines(comparison: Comparison) -> Iterator[str]:
             yield ""
         yield escape(caption(comparison))
         yield ""
+    if comparison.verdicts:
+        yield from _aligned(
+            verdict_head(comparison), [[*map(escape, row)] for row in verdict_rows(comparison)]
+        )
+        yield from ["", escape(verdict_caption(comparison)), ""]
     yield from _list(findings, comparison)
     yield from _list(remarks, comparison)
 
@@ -53,6 +63,11 @@ def _table(comparison: Comparison, rows: Sequence[Row], columns: Sequence[str]) 
         [escape(row.method), str(len(row.seeds)), *map(_cell, styled)]
         for row, styled in zip(rows, style_rows(comparison, rows, columns), strict=True)
     ]
+    yield from _aligned(header, body)
+
+
+def _aligned(header: list[str], body: list[list[str]]) -> Iterator[str]:
+    """A table whose columns line up; the first stands left, numbers right."""
     widths = [max(map(len, column)) for column in zip(header, *body, strict=True)]
     rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
     for line in [header, rule, *body]:

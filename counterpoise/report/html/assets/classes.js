@@ -6,7 +6,7 @@ function mountRecall(place) {
   const here = () => DATA.classes[state.problem];
   mountChart(place, {
     title: "Recall of each class, from the most to the least frequent",
-    note: () => `Points: recall on the test set in the last round, mean over seeds. ${here().counts ? "Bars below: training samples of the class." : "How many samples a class has is not known."}`,
+    note: () => `Points: recall on ${DATA.scored_on} in the last round, mean over seeds. ${here().counts ? "Bars below: training samples of the class." : "How many samples a class has is not known."}`,
     legend: methodLegend(() => new Set(here().recalls.map(({ method }) => method))),
     draw: (width) => drawRecall(here(), width),
   });

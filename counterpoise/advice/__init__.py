@@ -1,0 +1,1 @@
+"""Which method for these data: figures, rules, a race on validation samples, and a recommendation."""

@@ -1,0 +1,66 @@
+"""What a stopped race needs to go on: its plan and the time spent, beside the folders of its runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from counterpoise.advice.plan import Rung
+from counterpoise.errors import DataError
+from counterpoise.system.atomic import write_atomically
+
+
+class Memory:
+    """The file advice.json: another goal starts with a new plan, more minutes with new finals; both reuse runs."""
+
+    def __init__(self, path: Path, goal: str, minutes: float) -> None:
+        self._path = path
+        known = _read(path)
+        if known.get("goal") != goal:
+            known = {}
+        elif known.get("minutes") != minutes:
+            known.pop("finals", None)
+        self._kept = known | {"goal": goal, "minutes": minutes}
+
+    @property
+    def spent(self) -> float:
+        return float(self._kept.get("spent", 0.0))
+
+    @property
+    def planned(self) -> bool:
+        return "rates" in self._kept
+
+    @property
+    def rates(self) -> int:
+        return int(self._kept["rates"])
+
+    @property
+    def candidates(self) -> int:
+        return int(self._kept["candidates"])
+
+    @property
+    def rungs(self) -> list[Rung]:
+        return [Rung(*rung) for rung in self._kept.get("rungs", ())]
+
+    @property
+    def finals(self) -> Rung | None:
+        known = self._kept.get("finals")
+        return None if known is None else Rung(*known)
+
+    def keep(self, **values: Any) -> None:
+        """Remember values, at once and whole."""
+        self._kept |= values
+        write_atomically(self._path, (json.dumps(self._kept, indent=2) + "\n").encode())
+
+
+def _read(path: Path) -> dict[str, Any]:
+    if not path.exists():
+        return {}
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        found = None
+    if not isinstance(found, dict):
+        raise DataError(f"{path} is damaged: it is not what a stopped race left; remove it to start again")
+    return found

@@ -1,0 +1,180 @@
+"""From the finals to a recommendation: the gain with its interval, what it costs, and how sure that is."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+from counterpoise.advice.figures import Figures
+from counterpoise.advice.goal import Goal
+from counterpoise.advice.trials import Trial
+from counterpoise.results.cells import values_of
+from counterpoise.results.recommendation import Change, Confidence, Recommendation
+from counterpoise.results.results import RunResult
+from counterpoise.results.statistics import ALPHA
+
+ENOUGH_SEEDS = 6  # pairs, below which confidence is not high
+ENOUGH_SAMPLES = 10  # validation samples of the rarest class, below which it is not high either
+FEW_SAMPLES = 3  # below which a guess takes more
+
+Finals: TypeAlias = Mapping[str, Mapping[int, RunResult]]  # runs by label and seed
+
+
+class Held(NamedTuple):
+    """The validation samples of a run."""
+
+    samples: int
+    rarest: int  # of the rarest class
+    share: float  # of all samples that are not for testing
+    own: bool  # whether the experiment has them itself
+    anew: bool  # drawn anew with each seed
+
+    @property
+    def inflation(self) -> float:
+        """Validation over training samples: runs whose samples overlap agree too well (Nadeau and Bengio 2003)."""
+        return self.share / (1 - self.share) if self.anew else 0.0
+
+
+class Gain(NamedTuple):
+    """Paired differences of a finalist from the baseline, by their mean."""
+
+    label: str
+    pairs: int
+    mean: float
+    error: float  # standard error; infinite with one pair
+    interval: tuple[float, float] | None
+
+
+def gain_of(label: str, differences: Sequence[float], held: Held, compared: int) -> Gain:
+    """Student's interval of the mean, at 95 % for all that are compared together (Bonferroni).
+
+    The variance of the mean is ``s^2 (1 / pairs + validation / training)``, the correction of Nadeau and Bengio (2003).
+    """
+    from scipy.stats import t
+
+    pairs, mean = len(differences), statistics.fmean(differences)
+    if pairs < 2:
+        return Gain(label, pairs, mean, math.inf, None)
+    error = statistics.stdev(differences) * math.sqrt(1 / pairs + held.inflation)
+    half = float(t.ppf(1 - ALPHA / 2 / max(compared, 1), pairs - 1)) * error
+    return Gain(label, pairs, mean, error, (mean - half, mean + half))
+
+
+def gains_of(finals: Finals, baseline: str, goal: Goal, held: Held) -> list[Gain]:
+    """Every finalist against the baseline on the seeds that all of them finished, the best first.
+
+    One that has fewer than half the baseline's seeds failed with the others, and is left out.
+    """
+    scores = {label: _scores(runs, goal) for label, runs in finals.items()}
+    least = len(scores[baseline]) / 2
+    known = {label: by_seed for label, by_seed in scores.items() if by_seed and len(by_seed) >= least}
+    if baseline not in known:
+        return []
+    seeds = sorted(set.intersection(*(set(by_seed) for by_seed in known.values())))
+    others = [label for label in known if label != baseline]
+    gains = [
+        gain_of(label, [known[label][seed] - known[baseline][seed] for seed in seeds], held, len(others))
+        for label in others
+        if seeds
+    ]
+    return sorted(gains, key=lambda gain: -gain.mean)
+
+
+def conclude(
+    finals: Finals,
+    trials: Mapping[str, Trial],
+    baseline: str,
+    goal: Goal,
+    data: Figures,
+    held: Held,
+    notes: Sequence[str],
+) -> Recommendation:
+    """The finalist with the best mean, if that can be told; else the baseline."""
+    gains = gains_of(finals, baseline, goal, held)
+    if not gains:
+        why = f"no finalist could be compared with {baseline} in the time; give it more minutes"
+        return Recommendation("", baseline, baseline, goal.words, why, "low")
+    best = gains[0]
+    if best.mean <= 0:
+        tried = f"{len(trials)} methods were tried, and {len(gains)} of them over {best.pairs} seeds"
+        return Recommendation("", baseline, baseline, goal.words, tried)
+    confidence, why = _confidence(best, data, held, notes)
+    method = best.label if confidence != "low" or _is_likely(best, held) else baseline
+    found = Recommendation(
+        "", method, baseline, goal.words, why, confidence, best.label, best.mean, best.interval
+    )
+    return _with_costs(found, finals, data)
+
+
+def _is_likely(gain: Gain, held: Held) -> bool:
+    """A gain whose interval includes zero is still the better guess beyond one standard error; beyond two where there is next to nothing to score it on."""
+    return gain.mean > (1 if held.rarest >= FEW_SAMPLES else 2) * gain.error
+
+
+def _confidence(gain: Gain, data: Figures, held: Held, notes: Sequence[str]) -> tuple[Confidence, str]:
+    pairs = f"{gain.pairs} {'seed' if gain.pairs == 1 else 'seeds'}"
+    doubts = [*notes]
+    if gain.pairs < ENOUGH_SEEDS:
+        doubts.append(f"there are only {pairs}")
+    if held.rarest < ENOUGH_SAMPLES:
+        doubts.append(
+            f"only {held.rarest} of {held.samples:,} validation samples are of {data.rarest}, the rarest class"
+        )
+    if not held.anew:
+        doubts.append(
+            "all seeds are scored on the same validation samples, which the interval does not allow for"
+        )
+    if gain.interval is None or gain.interval[0] <= 0:
+        doubts.insert(0, f"the interval over {pairs} includes zero")
+        return "low", "; ".join(doubts)
+    sure = f"the interval over {pairs} is above zero"
+    return ("fair", f"{sure}, but {'; '.join(doubts)}") if doubts else ("high", sure)
+
+
+def _with_costs(found: Recommendation, finals: Finals, data: Figures) -> Recommendation:
+    """With accuracy, time, traffic and the rarest class on the seeds that both have."""
+    before, after = finals[found.baseline], finals[found.leader]
+    seeds = sorted({*before} & {*after})
+    changes = {key: _means(before, after, seeds, key) for key in ("accuracy", "seconds", "bytes")}
+    return found._replace(
+        accuracy=changes["accuracy"][1] - changes["accuracy"][0],
+        recall=_recall(before, after, seeds, data.rarest),
+        seconds=_ratio(*changes["seconds"]),
+        bytes=_ratio(*changes["bytes"]),
+    )
+
+
+def _ratio(before: float, after: float) -> float | None:
+    return after / before if before else None
+
+
+def _means(
+    before: Mapping[int, RunResult], after: Mapping[int, RunResult], seeds: Sequence[int], key: str
+) -> tuple[float, float]:
+    first, second = (
+        [values_of(runs[seed], "accuracy", "last", None)[key] or 0.0 for seed in seeds]
+        for runs in (before, after)
+    )
+    return statistics.fmean(first), statistics.fmean(second)
+
+
+def _recall(
+    before: Mapping[int, RunResult], after: Mapping[int, RunResult], seeds: Sequence[int], rarest: str
+) -> Change | None:
+    """Mean recall of the rarest class over seeds in which it has validation samples."""
+    means = []
+    for runs in (before, after):
+        place = runs[seeds[0]].record["data"]["classes"].index(rarest)
+        found = [runs[seed].scored[-1]["per_class_recall"][place] for seed in seeds]
+        known = [recall for recall in found if recall is not None]
+        if not known:
+            return None
+        means.append(statistics.fmean(known))
+    return Change(f"the rarest class ({rarest})", *means)
+
+
+def _scores(runs: Mapping[int, RunResult], goal: Goal) -> dict[int, float]:
+    found = {seed: goal.read(run.scored[-1]) for seed, run in runs.items()}
+    return {seed: score for seed, score in found.items() if score is not None}

@@ -1,0 +1,197 @@
+"""Which method to use: the paragraph that tables and reports open with."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple, TypeAlias
+
+from counterpoise.results.cells import At, Row, lower_is_better
+from counterpoise.results.labels import Labels, Runs, score_words
+from counterpoise.results.results import RunResult
+from counterpoise.results.verdicts import ALL, Verdict
+
+Confidence: TypeAlias = Literal["high", "fair", "low"]
+Interval: TypeAlias = tuple[float, float]
+SAME = 0.05  # points of accuracy, or share of a cost, below which two are called the same
+
+
+class Change(NamedTuple):
+    """A figure of the baseline and of the method that is recommended."""
+
+    what: str
+    before: float
+    after: float
+
+
+class Recommendation(NamedTuple):
+    """The method to use on a problem, what it gains over the baseline and costs, and how sure that is."""
+
+    problem: str  # label, or "all"
+    method: str  # the baseline where nothing else can be recommended
+    baseline: str
+    score: str  # in words
+    why: str  # of the confidence
+    confidence: Confidence = "fair"
+    leader: str = ""  # the method with the best mean, surely better or not; none if it is the baseline
+    difference: float = 0.0  # leader minus baseline
+    interval: Interval | None = None
+    recall: Change | None = None  # of the rarest class
+    accuracy: float = 0.0  # change
+    seconds: float | None = None  # times those of the baseline
+    bytes: float | None = None
+
+    @property
+    def paragraph(self) -> str:
+        """All of it in words."""
+        place = {"": "", ALL: " over all problems"}.get(self.problem, f" on {self.problem}")
+        if not self.leader and self.confidence == "low":
+            return f"Cannot tell{place}: {self.why}. Stay with {self.baseline}."
+        if not self.leader:
+            return f"Use {self.baseline}{place}: no other method has a better mean {self.score}; {self.why}."
+        if self.method == self.baseline:
+            return f"Cannot tell{place}: {self.leader} has the best mean, {self._gain}, but {self.why}. Stay with {self.baseline}."
+        parts = [self._gain, *self._recall_words()]
+        costs = ", ".join(self._costs())
+        return f"Use {self.method}{place}: {', '.join(parts)}; {costs}. Confidence: {self.confidence}, since {self.why}."
+
+    @property
+    def _gain(self) -> str:
+        mean = f"{self.score} {100 * self.difference:+.1f} points against {self.baseline}"
+        if self.interval is None:
+            return mean
+        low, high = self.interval
+        return f"{mean} (95 % interval {100 * low:+.1f} to {100 * high:+.1f})"
+
+    def _recall_words(self) -> Iterator[str]:
+        if self.recall is not None:
+            what, before, after = self.recall
+            yield f"recall of {what} {100 * before:.0f} to {100 * after:.0f} %"
+
+    def _costs(self) -> Iterator[str]:
+        points = 100 * self.accuracy
+        small = abs(points) < SAME
+        yield (
+            "costs no accuracy"
+            if small
+            else f"{'costs' if points < 0 else 'gains'} {abs(points):.1f} points of accuracy"
+        )
+        for what, ratio in {"time": self.seconds, "traffic": self.bytes}.items():
+            if ratio is not None:
+                yield f"the same {what}" if abs(ratio - 1) < SAME else f"{ratio:.2g} times the {what}"
+
+
+def recommend(
+    rows: Sequence[Row], runs: Runs, verdicts: Sequence[Verdict], baseline: str, score: str, at: At
+) -> tuple[Recommendation, ...]:
+    """One for each problem, before them one over all if there are several; none without a method to compare."""
+    problems = list(dict.fromkeys(row.problem for row in rows))
+    places = [ALL, *problems] if len(problems) > 1 else problems
+    found = []
+    for place in places:
+        here = {
+            row.method: [
+                other for other in rows if other.method == row.method and place in (ALL, other.problem)
+            ]
+            for row in rows
+        }
+        whole = {
+            method: mine
+            for method, mine in here.items()
+            if len(mine) == (len(problems) if place == ALL else 1)
+        }
+        judged = {verdict.method: verdict for verdict in verdicts if verdict.problem == place}
+        if baseline in whole and len(whole) > 1:
+            found.append(_recommend(place, whole, judged, baseline, score))
+    return tuple(one if at != "last" else with_recall(one, runs) for one in found)
+
+
+def _recommend(
+    place: str, rows: Mapping[str, Sequence[Row]], judged: Mapping[str, Verdict], baseline: str, score: str
+) -> Recommendation:
+    sign = -1 if lower_is_better(score) else 1
+    means = {method: mean for method, mine in rows.items() if (mean := _mean(mine, score)) is not None}
+    leader = max(means, key=lambda method: sign * means[method], default=baseline)
+    verdict = judged.get(leader)
+    words = score_words(score)
+    if verdict is None or sign * verdict.difference <= 0:
+        why = f"{len(rows) - 1} {'other was' if len(rows) == 2 else 'others were'} tried"
+        return Recommendation(place, baseline, baseline, words, why)
+    confidence, why = _confidence(verdict, sign)
+    return Recommendation(
+        place,
+        baseline if confidence == "low" else leader,
+        baseline,
+        words,
+        why,
+        confidence,
+        leader,
+        verdict.difference,
+        verdict.interval,
+        accuracy=_change(rows, leader, baseline, "accuracy"),
+        seconds=_ratio(rows, leader, baseline, "seconds"),
+        bytes=_ratio(rows, leader, baseline, "bytes"),
+    )
+
+
+def _confidence(verdict: Verdict, sign: int) -> tuple[Confidence, str]:
+    pairs = f"{verdict.pairs} {'pair' if verdict.pairs == 1 else 'pairs'}"
+    if verdict.verdict == "better":
+        return "high", f"the difference is significant after Holm's correction over {pairs}"
+    if verdict.interval is not None and min(sign * bound for bound in verdict.interval) > 0:
+        return (
+            "fair",
+            f"the interval is above zero, but {pairs} are too few for the test after Holm's correction",
+        )
+    return "low", f"the difference could be chance with {pairs}: run more seeds"
+
+
+def with_recall(one: Recommendation, runs: Runs) -> Recommendation:
+    """With the recall of the problem's rarest class, where the runs know it."""
+    before, after = (
+        rarest_recall(list(runs.get(Labels(one.problem, method), {}).values()))
+        for method in (one.baseline, one.method)
+    )
+    known = before is not None and after is not None and before[0] == after[0] and one.leader == one.method
+    return one._replace(recall=Change(before[0], before[1], after[1])) if known and before and after else one
+
+
+def rarest_recall(runs: Sequence[RunResult]) -> tuple[str, float] | None:
+    """The rarest class in words and its mean recall at the last evaluation."""
+    counts = [run.record.get("data", {}).get("class_counts") for run in runs]
+    if not runs or None in counts or len({tuple(count).index(min(count)) for count in counts}) > 1:
+        return None
+    rarest = counts[0].index(min(counts[0]))
+    recalls = [run.scored[-1]["per_class_recall"][rarest] for run in runs]
+    if None in recalls:
+        return None
+    return f"the rarest class ({runs[0].record['data']['classes'][rarest]})", statistics.fmean(recalls)
+
+
+def opening(found: Sequence[Recommendation]) -> list[str]:
+    """The paragraphs to open with: the first, and where problems differ, which method leads on which."""
+    if not found:
+        return []
+    by_method: dict[str, list[str]] = {}
+    for one in found[1:]:
+        by_method.setdefault(one.method, []).append(one.problem)
+    places = "; ".join(f"{method} on {', '.join(problems)}" for method, problems in by_method.items())
+    return [found[0].paragraph, *([f"Problem by problem: {places}."] if len(by_method) > 1 else [])]
+
+
+def _mean(rows: Sequence[Row], key: str) -> float | None:
+    """The mean over problems; None unless every seed of every problem has a value."""
+    cells = [row.cells[key] for row in rows]
+    if any(cell.mean is None or None in cell.values for cell in cells):
+        return None
+    return statistics.fmean(cell.mean for cell in cells if cell.mean is not None)
+
+
+def _change(rows: Mapping[str, Sequence[Row]], method: str, baseline: str, key: str) -> float:
+    after, before = _mean(rows[method], key), _mean(rows[baseline], key)
+    return 0.0 if after is None or before is None else after - before
+
+
+def _ratio(rows: Mapping[str, Sequence[Row]], method: str, baseline: str, key: str) -> float | None:
+    after, before = _mean(rows[method], key), _mean(rows[baseline], key)
+    return after / before if after is not None and before else None

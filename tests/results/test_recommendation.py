@@ -1,0 +1,97 @@
+"""The paragraph that tables open with: which method, what it gains and costs, how sure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from made_runs import made_run, paired_runs
+
+from counterpoise.results.comparison import compare_results
+from counterpoise.results.recommendation import opening
+from counterpoise.results.results import RunResult
+
+SEVEN = [0.50, 0.52, 0.54, 0.51, 0.53, 0.50, 0.55]
+FEW = SEVEN[:3]
+
+
+def above(scores: list[float], by: float) -> list[float]:
+    """Scores better by about so much on every seed."""
+    return [score + by + 0.001 * place for place, score in enumerate(scores)]
+
+
+def with_recall(run: RunResult, recall: float, **cost: Any) -> RunResult:
+    """The run with class b as the rarest and this recall of it."""
+    record = {"data": {"classes": ["a", "b"], "class_counts": [90, 10]}}
+    rows = [row | {"per_class_recall": [0.9, recall]} | cost for row in run.rows]
+    return run._replace(record=record, rows=rows)
+
+
+def test_a_significant_gain_is_recommended_with_high_confidence() -> None:
+    [one] = compare_results(paired_runs({"fedavg": SEVEN, "scaffold": above(SEVEN, 0.1)})).recommendations
+    assert (one.method, one.leader, one.confidence) == ("scaffold", "scaffold", "high")
+    assert one.difference == pytest.approx(0.103)
+    assert one.paragraph.startswith(
+        "Use scaffold: balanced accuracy +10.3 points against fedavg (95 % interval "
+    )
+
+
+def test_a_gain_on_few_seeds_is_recommended_with_less_confidence() -> None:
+    [one] = compare_results(paired_runs({"fedavg": FEW, "scaffold": above(FEW, 0.1)})).recommendations
+    assert (one.method, one.confidence) == ("scaffold", "fair")
+    assert "too few for the test" in one.paragraph
+
+
+def test_a_gain_that_could_be_chance_is_not_recommended() -> None:
+    mixed = [0.60, 0.40, 0.62]
+    [one] = compare_results(paired_runs({"fedavg": FEW, "scaffold": mixed})).recommendations
+    assert (one.method, one.leader, one.confidence) == ("fedavg", "scaffold", "low")
+    assert one.paragraph.startswith("Cannot tell: scaffold has the best mean, balanced accuracy +")
+    assert one.paragraph.endswith("Stay with fedavg.")
+
+
+def test_the_baseline_is_recommended_where_it_leads() -> None:
+    [one] = compare_results(paired_runs({"fedavg": SEVEN, "scaffold": above(SEVEN, -0.1)})).recommendations
+    assert one.paragraph == (
+        "Use fedavg: no other method has a better mean balanced accuracy; 1 other was tried."
+    )
+
+
+def test_recall_of_the_rarest_class_and_costs_are_told() -> None:
+    plain = [with_recall(run, 0.78) for run in paired_runs({"fedavg": SEVEN})]
+    better = [
+        with_recall(run, 0.94, accuracy=row["accuracy"] - 0.12, bytes_down=1600)
+        for run in paired_runs({"scaffold": above(SEVEN, 0.1)})
+        for row in run.rows
+    ]
+    [one] = compare_results([*plain, *better]).recommendations
+    assert "recall of the rarest class (b) 78 to 94 %" in one.paragraph
+    assert "; costs 1.7 points of accuracy, the same time, 2 times the traffic. " in one.paragraph
+
+
+def test_of_a_score_where_lower_is_better_the_lowest_is_recommended() -> None:
+    runs = [
+        made_run(method, seed, 0.5, calibration=[error + 0.001 * seed])
+        for method, error in {"fedavg": 0.2, "scaffold": 0.1, "fedcm": 0.3}.items()
+        for seed in range(7)
+    ]
+    [one] = compare_results(runs, score="calibration_error").recommendations
+    assert (one.method, one.confidence) == ("scaffold", "high")
+    assert one.difference == pytest.approx(-0.1)
+
+
+def test_several_problems_open_with_all_of_them_and_say_where_they_differ() -> None:
+    other = {"data": {"name": "digits", "imbalance": 50.0}}
+    runs = [
+        *paired_runs({"fedavg": SEVEN, "scaffold": above(SEVEN, 0.1), "fedcm": above(SEVEN, -0.1)}),
+        *paired_runs({"fedavg": SEVEN, "scaffold": above(SEVEN, 0.1), "fedcm": above(SEVEN, 0.2)}, **other),
+    ]
+    found = compare_results(runs).recommendations
+    assert [one.problem for one in found] == ["all", "imbalance=20", "imbalance=50"]
+    first, second = opening(found)
+    assert first.startswith("Use scaffold over all problems: ")
+    assert second == "Problem by problem: scaffold on imbalance=20; fedcm on imbalance=50."
+
+
+def test_nothing_is_recommended_without_a_method_to_compare() -> None:
+    assert opening(compare_results(paired_runs({"fedavg": SEVEN})).recommendations) == []
