@@ -14,7 +14,7 @@ from counterpoise.parts.held_out import note_training_samples
 from counterpoise.registry.schema import Count, Fraction
 
 
-@part()
+@part(off={"tolerance": 1.0})
 def peer_review(
     judges: Annotated[Count, "clients that judge all replies of a round"] = 5,
     tolerance: Annotated[Fraction, "balanced accuracy that a reply may be behind the round's middle"] = 0.1,
