@@ -30,7 +30,8 @@ class DataTable(OpenTable, table="data"):
         ProperFraction, "share of the training set, by class, that the server keeps for validation"
     ] = 0.0
     seed: Annotated[
-        Seed, "draws which samples the imbalance and the validation keep; the same for every run seed"
+        Seed,
+        "draws the test set of own data without one, and what the imbalance and the validation keep; the same for every run seed",
     ] = 0
     augment: Annotated[list[Named], 'augmentations of the training images, such as ["flip", "crop"]'] = field(
         default_factory=list
