@@ -25,7 +25,7 @@ from counterpoise.engines.workplace import Engine, Workplace, open_task
 from counterpoise.metrics import balanced_accuracy
 from counterpoise.metrics.probe import Probe
 from counterpoise.metrics.scoring import Scoring, count, count_all, score_clients
-from counterpoise.run.caution import warn_of_lost_tail
+from counterpoise.run.caution import note_of_few_tests, warn_of_lost_tail
 from counterpoise.run.planning import check_patience, planning_part
 from counterpoise.server.cohort import Cohort
 from counterpoise.server.round import (
@@ -81,8 +81,9 @@ class Simulation:
 
     @property
     def notes(self) -> dict[str, str]:
-        """Part name -> what whoever starts the run should read."""
-        found = ((part.name, call(part.note, "", self.census)) for part in self.method.parts)
+        """Part name, or "test set" -> what whoever starts the run should read."""
+        found = [(part.name, call(part.note, "", self.census)) for part in self.method.parts]
+        found.append(("test set", note_of_few_tests(self.work.federation)))
         return {name: note for name, note in found if note}
 
     def open(self) -> ServerState:
