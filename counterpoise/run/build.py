@@ -107,6 +107,7 @@ def build_simulation(
     resolved = resolve_engine(settings, work, cohort.size or len(federation.clients), rounds)
     scoring = scoring or Scoring(shots_by_counts(federation), federation.classes)
     _check_scoring(scoring, federation)
+    _check_threshold(scoring, federation)
     _check_patience(patience, federation, scoring)
     looks = build_probes(probes)
     names_given(functional, federation, looks)
@@ -150,6 +151,21 @@ def _check_scoring(scoring: Scoring, federation: Federation) -> None:
         )
     if not scoring.clients and not len(federation.test.y):
         raise ConfigError("there is no test set to score on; without one, evaluate.clients must be true")
+
+
+def _check_threshold(scoring: Scoring, federation: Federation) -> None:
+    if scoring.threshold is None:
+        return
+    if scoring.positive is None:
+        raise ConfigError(
+            "evaluate.threshold needs a positive class: data.positive must name one of two classes"
+        )
+    held = set() if federation.validation is None else {*federation.validation.y.tolist()}
+    lacking = [name for place, name in enumerate(federation.classes) if place not in held]
+    if lacking:
+        raise ConfigError(
+            f"evaluate.threshold is chosen on the server's validation samples, and there are none of class {short(lacking[0])}: data.validation must be {'above 0' if not held else 'larger'}"
+        )
 
 
 def _check_patience(patience: int | None, federation: Federation, scoring: Scoring) -> None:
