@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import torch
@@ -42,6 +42,7 @@ COLUMN: tuple[Place, ...] = ("summary", "table")  # of the comparison's table an
 ALWAYS: tuple[Place, ...] = ("summary", "table", "runs", "curve")  # also where a run has few columns
 SHORTEST: tuple[Place, ...] = (*ALWAYS, "line")  # also where a run has one line
 
+GROUPS = ("head", "medium", "tail")
 PER_CLASS = "per_class_"  # begins the names of lists with a value for each class
 SCORES: dict[str, ScoreEntry] = {}  # by name, in the order of tables
 
@@ -68,6 +69,11 @@ def headline() -> tuple[str, ...]:
 
 def shown_in(place: Place) -> tuple[str, ...]:
     return tuple(name for name, entry in SCORES.items() if place in entry.places)
+
+
+def without_empty_groups(names: Sequence[str], has: Callable[[str], bool]) -> tuple[str, ...]:
+    """The scores to show: without head, medium and tail where nothing has any of them, since they would mean nothing."""
+    return tuple(names) if any(map(has, GROUPS)) else tuple(name for name in names if name not in GROUPS)
 
 
 def comparable() -> tuple[str, ...]:

@@ -25,7 +25,7 @@ from counterpoise.engines.choose import EngineSettings, build_engine, choose_dev
 from counterpoise.engines.sums import check_sums
 from counterpoise.engines.workplace import Engine, Workplace, check_replies_fit
 from counterpoise.errors import ConfigError, short
-from counterpoise.metrics import Shots, shots_by_rule
+from counterpoise.metrics import Shots, shots_of_counts
 from counterpoise.metrics.probe import ProbeSpec, build_probes
 from counterpoise.metrics.scoring import Scoring
 from counterpoise.models.heads import Head
@@ -117,10 +117,10 @@ def build_simulation(
 
 
 def shots_by_counts(federation: Federation) -> Shots:
-    """Head, medium and tail classes by the training samples of all clients."""
+    """Head, medium and tail classes by the training samples of all clients, where such groups mean something."""
     counts = federation.class_counts()
     assert counts is not None  # a run whose groups go by the counts asks its clients for their sum
-    return shots_by_rule(counts.tolist())
+    return shots_of_counts(counts.tolist())
 
 
 def _check_pieces(federation: Any, model: Any) -> None:
