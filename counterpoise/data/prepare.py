@@ -35,10 +35,12 @@ def load_data(
 ) -> Dataset:
     """A data set by name, with an imbalance: the factor of a long tail, or ``{"step": {"factor": 10.0}}``.
 
-    With `imbalanced_test` the test set has it too; else that stays as it is. `seed` draws which samples are kept.
+    With `imbalanced_test` the test set has it too; else that stays as it is. `seed` draws which samples are kept, and
+    the test set, where the data comes without one.
     """
     name, imbalance, seed = check_arguments("load_data", load_data, name=name, imbalance=imbalance, seed=seed)
-    whole = DATASETS.build(name, arguments)(None if root is None else Path(root))
+    drawn = {"seed": seed} if "seed" in DATASETS.entry(name).parameters else {}
+    whole = DATASETS.build(name, arguments | drawn)(None if root is None else Path(root))
     return apply_imbalance(whole, imbalance, seed, imbalanced_test)
 
 

@@ -41,6 +41,38 @@ def stratified_split(strata: Rows, test_fraction: float, rng: np.random.Generato
     return TrainTest(np.flatnonzero(~in_test), np.flatnonzero(in_test))
 
 
+def group_split(strata: Rows, groups: Rows, test_fraction: float, rng: np.random.Generator) -> TrainTest:
+    """Whole groups in random order: one tests where it brings the shares of all strata nearer to `test_fraction`.
+
+    Every stratum keeps a training row. One that is in no test row yet then gives its smallest group, where it can.
+    """
+    counts = np.zeros((groups.max() + 1, strata.max() + 1), dtype=np.int64)  # [G, C]
+    np.add.at(counts, (groups, strata), 1)
+    sizes = counts.sum(0)
+    in_test, taken = np.zeros(len(counts), dtype=bool), np.zeros_like(sizes)
+    for group in rng.permutation(len(counts)):
+        after = taken + counts[group]
+        nearer = (
+            np.square(after / sizes - test_fraction).sum() < np.square(taken / sizes - test_fraction).sum()
+        )
+        if nearer and (after < sizes).all():
+            in_test[group], taken = True, after
+    for stratum in np.argsort(sizes, kind="stable"):
+        free = np.flatnonzero(~in_test & (counts[:, stratum] > 0) & (taken + counts < sizes).all(1))
+        if not taken[stratum] and len(free):
+            smallest = free[counts[free].sum(1).argmin()]
+            in_test[smallest], taken = True, taken + counts[smallest]
+    return TrainTest(np.flatnonzero(~in_test[groups]), np.flatnonzero(in_test[groups]))
+
+
+def latest_split(times: Rows, test_fraction: float) -> TrainTest:
+    """The latest rows test, as near to `test_fraction` of them as whole times allow; `times`: ranks, without gaps."""
+    later = np.bincount(times)[::-1].cumsum()[:-1]  # test rows of the last 1, 2, ... times
+    last = 1 + int(np.abs(later - test_fraction * len(times)).argmin())
+    in_test = times > times.max() - last
+    return TrainTest(np.flatnonzero(~in_test), np.flatnonzero(in_test))
+
+
 def split_at(first_test: int, rows: int) -> TrainTest:
     """The rows before `first_test` train, the others test."""
     return TrainTest(np.arange(first_test), np.arange(first_test, rows))

@@ -72,10 +72,11 @@ def _server_table(experiment: Experiment, drop: Callable[[str], str]) -> ServerD
         if key not in given:
             raise ConfigError(f"data.{key} is missing; needs the server's own table and its label column")
     DATASETS.entry("table").build(given, owner="data")  # the same checks of arguments as in `run`
-    root = experiment.data.root
-    path = under(None if root is None else Path(root), given["path"])
-    named = {key: value for key, value in given.items() if key != "path"}
-    fitted = fitted_table(path, **named, drop_words=drop)
+    root = None if experiment.data.root is None else Path(experiment.data.root)
+    path, test = under(root, given["path"]), given.get("test")
+    named = {key: value for key, value in given.items() if key not in ("path", "test")}
+    tests = None if test is None else under(root, test)
+    fitted = fitted_table(path, **named, seed=experiment.data.seed, test=tests, drop_words=drop)
     form = DataForm(
         fitted.classes.names, (fitted.encoder.width,), False, no_scaling(), given["label"], fitted.encoder
     )

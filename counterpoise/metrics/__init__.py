@@ -21,7 +21,14 @@ from counterpoise.metrics.scores import (
     worst_class,
     worst_client,
 )
-from counterpoise.metrics.shots import Shots, group_recall, shots_by_rule, shots_from_sets, shots_paper
+from counterpoise.metrics.shots import (
+    Shots,
+    group_recall,
+    shots_by_rule,
+    shots_from_sets,
+    shots_of_counts,
+    shots_paper,
+)
 
 __all__ = [
     "Score",
@@ -47,6 +54,7 @@ __all__ = [
     "per_class_recall",
     "shots_by_rule",
     "shots_from_sets",
+    "shots_of_counts",
     "shots_paper",
     "weighted_f1",
     "weighted_score",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import torch
@@ -29,6 +29,7 @@ class ScoreEntry(NamedTuple):
     unit: Unit = "percent"
     places: tuple[Place, ...] = ()
     formula: Formula | None = None  # None: it needs more than sums, such as groups of classes
+    needs: str = ""  # a sum that only some runs have; without it there is no such score
 
     @property
     def headline(self) -> bool:
@@ -41,6 +42,7 @@ COLUMN: tuple[Place, ...] = ("summary", "table")  # of the comparison's table an
 ALWAYS: tuple[Place, ...] = ("summary", "table", "runs", "curve")  # also where a run has few columns
 SHORTEST: tuple[Place, ...] = (*ALWAYS, "line")  # also where a run has one line
 
+GROUPS = ("head", "medium", "tail")
 PER_CLASS = "per_class_"  # begins the names of lists with a value for each class
 SCORES: dict[str, ScoreEntry] = {}  # by name, in the order of tables
 
@@ -69,6 +71,11 @@ def shown_in(place: Place) -> tuple[str, ...]:
     return tuple(name for name, entry in SCORES.items() if place in entry.places)
 
 
+def without_empty_groups(names: Sequence[str], has: Callable[[str], bool]) -> tuple[str, ...]:
+    """The scores to show: without head, medium and tail where nothing has any of them, since they would mean nothing."""
+    return tuple(names) if any(map(has, GROUPS)) else tuple(name for name in names if name not in GROUPS)
+
+
 def comparable() -> tuple[str, ...]:
     """Scores that methods may be compared by: the headline ones, then other shares of the whole test set."""
     others = [name for name, entry in SCORES.items() if entry.formula and _is_share(entry)]
@@ -80,7 +87,7 @@ def compute_scores(sums: Tree) -> dict[str, Any]:
     found: dict[str, Any] = {}
     known = ChainMap(found, _prepared(sums))
     for name, entry in SCORES.items():
-        if entry.formula is not None:
+        if entry.formula is not None and (not entry.needs or entry.needs in known):
             found[name] = entry.formula(known)
     return found
 
@@ -91,6 +98,15 @@ def _prepared(sums: Tree) -> Tree:
     if counts is None:
         counts = torch.zeros(0, 2, len(sums["confusion"]), dtype=torch.int64)
     return {**sums, "histograms": roc.occupied(counts)}
+
+
+def _of_positive(scores_of: Callable[[Any], list[scores.Score]]) -> Formula:
+    return lambda sums: scores_of(sums["confusion"])[sums["positive"]]
+
+
+def _at_threshold(score_of: Callable[[Any], scores.Score]) -> Formula:
+    """None where no threshold would do on the validation samples."""
+    return lambda sums: None if sums["called"] is None else score_of(sums["called"])
 
 
 def _is_share(entry: ScoreEntry) -> bool:
@@ -172,6 +188,65 @@ for known in (
         "Average precision, mean over classes",
         "AP",
         formula=lambda sums: scores.mean_score(sums["per_class_average_precision"]),
+    ),
+    ScoreEntry(
+        "positive_recall",
+        "recall of the positive class, `data.positive`: of its samples, the share that is found",
+        formula=_of_positive(scores.per_class_recall),
+        needs="positive",
+    ),
+    ScoreEntry(
+        "positive_precision",
+        "precision of the positive class: of the samples called so, the share that is",
+        formula=_of_positive(scores.per_class_precision),
+        needs="positive",
+    ),
+    ScoreEntry(
+        "positive_f1",
+        "F1 of the positive class",
+        formula=_of_positive(scores.per_class_f1),
+        needs="positive",
+    ),
+    ScoreEntry(
+        "positive_average_precision",
+        "average precision of the positive class",
+        formula=lambda sums: sums["per_class_average_precision"][sums["positive"]],
+        needs="positive",
+    ),
+    ScoreEntry(
+        "threshold",
+        "probability from which on a sample is called positive, chosen on validation samples (`evaluate.threshold`)",
+        unit="plain",
+        formula=lambda sums: sums["threshold"],
+        needs="threshold",
+    ),
+    ScoreEntry(
+        "threshold_recall",
+        "recall of the positive class at the threshold; with `{ precision = p }` recall at a given precision",
+        words="recall at the threshold",
+        formula=_at_threshold(lambda called: scores.per_class_recall(called)[1]),
+        needs="threshold",
+    ),
+    ScoreEntry(
+        "threshold_precision",
+        "precision of the positive class at the threshold",
+        words="precision at the threshold",
+        formula=_at_threshold(lambda called: scores.per_class_precision(called)[1]),
+        needs="threshold",
+    ),
+    ScoreEntry(
+        "threshold_f1",
+        "F1 of the positive class at the threshold",
+        words="F1 at the threshold",
+        formula=_at_threshold(lambda called: scores.per_class_f1(called)[1]),
+        needs="threshold",
+    ),
+    ScoreEntry(
+        "threshold_balanced_accuracy",
+        "balanced accuracy at the threshold",
+        words="balanced accuracy at the threshold",
+        formula=_at_threshold(scores.balanced_accuracy),
+        needs="threshold",
     ),
     ScoreEntry("weighted_score", "mean of recalls and precisions by the weights of the config"),
     ScoreEntry(

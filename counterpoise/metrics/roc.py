@@ -64,6 +64,12 @@ def per_class_average_precision(counts: Tensor) -> list[float | None]:
     return [area / size if size and rest else None for area, size, rest in each]
 
 
+def bin_edge(place: int, bins: int) -> float:
+    """The lowest probability in a bin of two classes."""
+    distance = FINEST * math.sinh((2 * place / bins - 1) * math.asinh(FARTHEST / FINEST))
+    return 1 / (1 + math.exp(-distance)) if distance > -700 else 0.0
+
+
 def _bins(logits: Tensor, bins: int) -> Tensor:
     """The bin of each probability; one that is NaN, as of a model that diverged, counts as 0."""
     chance = logits.double().softmax(-1)

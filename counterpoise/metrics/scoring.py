@@ -15,6 +15,7 @@ from counterpoise.metrics.catalogue import compute_scores
 from counterpoise.metrics.confusion import calibration, confusion, cross_entropies
 from counterpoise.metrics.roc import bins_for, histograms
 from counterpoise.metrics.shots import Shots, group_recall
+from counterpoise.metrics.threshold import Goal, choose_threshold, confusion_at
 
 MOST_LISTED = 1000  # clients whose scores are recorded one by one
 
@@ -29,16 +30,30 @@ class Scoring:
     precision_weights: Sequence[float] = ()
     clients: bool = False  # also on what each client holds out
     personal: bool = False  # there also the model that each client would use
+    positive: int | None = None  # of two classes the one that is to be found
+    threshold: Goal | None = None  # what the threshold of that class is chosen for
 
-    def scores(self, sums: Tree) -> dict[str, Any]:
-        """Scores by name from the sums that `count_all` made."""
-        found = summarise(sums["confusion"], self.shots, self.classes) | compute_scores(sums)
+    def scores(self, sums: Tree, validation: Tree | None = None) -> dict[str, Any]:
+        """Scores by name from the sums that `count_all` made; those on validation samples choose the threshold."""
+        known = {**sums, **({} if self.positive is None else {"positive": self.positive})}
+        if validation is not None:
+            known |= self._at_threshold(sums, validation)
+        found = summarise(sums["confusion"], self.shots, self.classes) | compute_scores(known)
         if self.recall_weights or self.precision_weights:
             nothing = [0.0] * len(self.classes)
             found["weighted_score"] = scores.weighted_score(
                 sums["confusion"], self.recall_weights or nothing, self.precision_weights or nothing
             )
         return found
+
+    def _at_threshold(self, sums: Tree, validation: Tree) -> Tree:
+        if self.threshold is None or self.positive is None:
+            return {}
+        seen, chosen_on = (one["histograms"][:, :, self.positive] for one in (sums, validation))
+        threshold = choose_threshold(chosen_on, self.threshold)
+        if threshold is None:
+            return {"threshold": None, "called": None}
+        return {"threshold": threshold.chance, "called": confusion_at(seen, threshold)}
 
 
 def count_all(outputs: Outputs, batch: Batch) -> Tree:

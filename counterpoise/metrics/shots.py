@@ -13,13 +13,16 @@ from counterpoise.metrics.scores import Score, mean_score
 
 
 class Shots(NamedTuple):
-    """Class ids by how many training samples they have; every class is in exactly one group."""
+    """Class ids by how many training samples they have; every class is in exactly one group, or none is in any."""
 
     head: tuple[int, ...]
     medium: tuple[int, ...]
     tail: tuple[int, ...]
 
 
+NO_SHOTS = Shots((), (), ())
+FEWEST_CLASSES = 3  # two classes have their recalls
+LEAST_RATIO = 2  # largest over smallest class; below it groups would be ranges of class ids
 # as printed; by the paper's own rule they fit an imbalance of 100 (CIFAR-10) and of about 10 (CIFAR-100)
 PAPER_SHOTS = {
     "cifar10": Shots(tuple(range(3)), tuple(range(3, 6)), tuple(range(6, 10))),
@@ -44,6 +47,14 @@ def shots_by_rule(train_counts: Iterable[SupportsInt], head: float = 0.75, mediu
     )
     groups = order[:head_end], order[head_end:medium_end], order[medium_end:]
     return Shots(*(tuple(sorted(group)) for group in groups))
+
+
+def shots_of_counts(train_counts: Iterable[SupportsInt]) -> Shots:
+    """Groups by the rule where they mean something: of three classes or more, the largest twice as large as the smallest."""
+    counts = [int(count) for count in train_counts]
+    if len(counts) < FEWEST_CLASSES or max(counts) < LEAST_RATIO * min(counts):
+        return NO_SHOTS
+    return shots_by_rule(counts)
 
 
 def shots_from_sets(head: Iterable[int], medium: Iterable[int], tail: Iterable[int], classes: int) -> Shots:

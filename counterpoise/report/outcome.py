@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from counterpoise.errors import printable
-from counterpoise.metrics.catalogue import find
+from counterpoise.metrics.catalogue import GROUPS, find, without_empty_groups
 
 SCORES = ("accuracy", "balanced_accuracy", "macro_f1")
-GROUPS = ("head", "medium", "tail")
 
 
 class Facts(NamedTuple):
@@ -27,14 +26,16 @@ def five_lines(summary: Mapping[str, Any], facts: Facts) -> list[str]:
     """What ran on what, how it went, how good it is, on which classes, and how to use it."""
     rounds, worst = summary["rounds"], summary.get("worst_class")
     bytes_sent = summary["bytes"] / 1e6
-    lowest = f"; lowest recall {_percent(summary['worst_class_recall'])}, class {worst}" if worst else ""
+    lowest = [f"lowest recall {_percent(summary['worst_class_recall'])}, class {worst}"] if worst else []
+    shown = without_empty_groups(GROUPS, lambda key: summary.get(key) is not None)
+    groups = [", ".join(_score(summary, key) for key in shown)] if shown else []
     return [
         printable(line)
         for line in (
             f"{summary['method']} on {facts.data}: {len(facts.classes)} classes, {facts.clients} clients, {facts.model}, seed {summary['seed']}",
             f"{rounds} round{'s' * (rounds != 1)} in {summary['seconds']:.3g} s, {bytes_sent:,.3g} MB sent, {summary['skipped_rounds']} rounds skipped ({summary['engine']} on {summary['device']})",
             "test set: " + ", ".join(_score(summary, key) for key in SCORES),
-            "recall: " + ", ".join(_score(summary, key) for key in GROUPS) + lowest,
+            "recall: " + ("; ".join([*groups, *lowest]) or "unknown"),
             facts.use,
         )
     ]

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from counterpoise.metrics.catalogue import find, shown_in
+from counterpoise.metrics.catalogue import find, shown_in, without_empty_groups
 
 
 def group_by_method(summaries: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
@@ -32,20 +32,26 @@ def rows_of(summaries: Sequence[Mapping[str, Any]]) -> list[list[str]]:
         [
             method,
             str(len(runs)),
-            *(spread([run.get(key) for run in runs]) for key in shown_in("runs")),
+            *(spread([run.get(key) for run in runs]) for key in _columns(summaries)),
             f"{statistics.fmean(run['seconds'] for run in runs):.1f}",
         ]
         for method, runs in group_by_method(summaries).items()
     ]
 
 
-def header() -> list[str]:
-    return ["method", "seeds", *(f"{find(name).short} %" for name in shown_in("runs")), "seconds"]
+def header(summaries: Sequence[Mapping[str, Any]]) -> list[str]:
+    return ["method", "seeds", *(f"{find(name).short} %" for name in _columns(summaries)), "seconds"]
+
+
+def _columns(summaries: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    return without_empty_groups(
+        shown_in("runs"), lambda key: any(run.get(key) is not None for run in summaries)
+    )
 
 
 def table(summaries: Sequence[Mapping[str, Any]]) -> str:
     """The table as Markdown."""
-    lines = [header(), *rows_of(summaries)]
+    lines = [header(summaries), *rows_of(summaries)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
     text = [" | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines]
     rule = " | ".join("-" * width for width in widths)

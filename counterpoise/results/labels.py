@@ -53,6 +53,11 @@ def label_methods(results: Sequence[RunResult]) -> list[str]:
 def label_problems(results: Sequence[RunResult]) -> list[str]:
     """The problem of each run by the keys that differ, such as ``data.name=digits, imbalance=20``."""
     problems = [_flatten(result.config) for result in results]
+    if all(
+        problem.get("data.seed") == result.seed for problem, result in zip(problems, results, strict=True)
+    ):
+        for problem in problems:  # a seed that also splits is no problem of its own
+            del problem["data.seed"]
     keys = list(dict.fromkeys(key for problem in problems for key in problem))
     differing = [key for key in keys if len({_identity(problem.get(key)) for problem in problems}) > 1]
     last_words = Counter(key.rpartition(".")[2] for key in keys)

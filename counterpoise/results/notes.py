@@ -17,6 +17,7 @@ def notes_of(rows: Sequence[Row], runs: Runs, at: At, baseline: str, repeated: i
         *_on_skipped(runs),
         *_on_stopped(runs),
         *_on_baseline(rows, problems, baseline),
+        *_on_splits(runs),
         *_on_problems(problems),
         *(["The best round was picked on the test set: such scores are too good."] if at == "best" else []),
         *(
@@ -62,6 +63,14 @@ def _on_baseline(rows: Sequence[Row], problems: Sequence[str], baseline: str) ->
     for problem in problems:
         if problem not in known:
             yield f"The baseline {baseline} has no finished run{_place(problem)}: no method was tested against it there."
+
+
+def _on_splits(runs: Runs) -> Iterator[str]:
+    """Repeated draws of test rows from the same rows are not independent; Nadeau and Bengio (2003)."""
+    if any(
+        len({run.config.get("data", {}).get("seed") for run in seeds.values()}) > 1 for seeds in runs.values()
+    ):
+        yield "Each seed has test rows of its own from the same data; training rows overlap, so that p is somewhat too small."
 
 
 def _on_problems(problems: Sequence[str]) -> Iterator[str]:

@@ -15,14 +15,14 @@ from counterpoise.data.dataset import Dataset
 from counterpoise.data.federation import Federation
 from counterpoise.data.prepare import assigned_federation, load_data, split_federation
 from counterpoise.engines.choose import build_engine
-from counterpoise.errors import ConfigError, short
+from counterpoise.errors import ConfigError, legal_words, short
 from counterpoise.metrics import shots_from_sets, shots_paper
 from counterpoise.metrics.scoring import Scoring
 from counterpoise.models.model import MODELS, build_model
 from counterpoise.registry.schema import Named
 from counterpoise.run.build import Connect, build_simulation, shots_by_counts
 from counterpoise.run.config.experiment import Experiment
-from counterpoise.run.config.tables import DataTable, EvaluateTable, PartitionTable
+from counterpoise.run.config.tables import DataTable, EvaluateTable, PartitionTable, ThresholdTable
 from counterpoise.run.simulation import Simulation
 
 
@@ -86,7 +86,7 @@ def assemble(
         seed=experiment.seed,
         engine=experiment.engine,
         augment=build_augmentation(experiment.data.augment),
-        scoring=build_scoring(experiment.evaluate, federation),
+        scoring=build_scoring(experiment.evaluate, federation, _positive(experiment, federation)),
         draw_parameters=model is None,
         weights=experiment.model.weights,
         freeze=tuple(experiment.model.freeze or ()),
@@ -118,7 +118,7 @@ def resolve(experiment: Experiment, simulation: Simulation) -> Experiment:
     return replace(experiment, engine=engine, local=local, partition=partition)
 
 
-def build_scoring(table: EvaluateTable, federation: Federation) -> Scoring:
+def build_scoring(table: EvaluateTable, federation: Federation, positive: int | None = None) -> Scoring:
     """How models are scored, as the config says."""
     if isinstance(table.shots, str):
         rule = table.shots == "rule"
@@ -131,7 +131,32 @@ def build_scoring(table: EvaluateTable, federation: Federation) -> Scoring:
             raise ConfigError(
                 f"evaluate.{name} must have {len(federation.classes)} numbers, one per class, not {len(weights)}"
             )
-    return Scoring(shots, federation.classes, **given, clients=table.clients, personal=table.personal)
+    return Scoring(
+        shots,
+        federation.classes,
+        **given,
+        clients=table.clients,
+        personal=table.personal,
+        positive=positive,
+        threshold=table.threshold.precision
+        if isinstance(table.threshold, ThresholdTable)
+        else table.threshold,
+    )
+
+
+def _positive(experiment: Experiment, federation: Federation) -> int | None:
+    """The positive class; a table's may be a number, which names a class as it is spelled."""
+    given, classes = experiment.data.positive, federation.classes
+    if given is None:
+        return None
+    name = str(given)
+    if len(classes) != 2:
+        raise ConfigError(
+            f"data.positive = {short(name)} needs two classes; {federation.name} has {len(classes)}"
+        )
+    if name not in classes:
+        raise ConfigError(f"data.positive: no class {short(name)}; {legal_words(name, classes)}")
+    return classes.index(name)
 
 
 def build_augmentation(specs: Sequence[Named]) -> Augmentation | None:

@@ -25,7 +25,7 @@ from counterpoise.engines.choose import EngineSettings, build_engine, choose_dev
 from counterpoise.engines.sums import check_sums
 from counterpoise.engines.workplace import Engine, Workplace, check_replies_fit
 from counterpoise.errors import ConfigError, short
-from counterpoise.metrics import Shots, shots_by_rule
+from counterpoise.metrics import Shots, shots_of_counts
 from counterpoise.metrics.probe import ProbeSpec, build_probes
 from counterpoise.metrics.scoring import Scoring
 from counterpoise.models.heads import Head
@@ -107,6 +107,7 @@ def build_simulation(
     resolved = resolve_engine(settings, work, cohort.size or len(federation.clients), rounds)
     scoring = scoring or Scoring(shots_by_counts(federation), federation.classes)
     _check_scoring(scoring, federation)
+    _check_threshold(scoring, federation)
     _check_patience(patience, federation, scoring)
     looks = build_probes(probes)
     names_given(functional, federation, looks)
@@ -116,10 +117,10 @@ def build_simulation(
 
 
 def shots_by_counts(federation: Federation) -> Shots:
-    """Head, medium and tail classes by the training samples of all clients."""
+    """Head, medium and tail classes by the training samples of all clients, where such groups mean something."""
     counts = federation.class_counts()
     assert counts is not None  # a run whose groups go by the counts asks its clients for their sum
-    return shots_by_rule(counts.tolist())
+    return shots_of_counts(counts.tolist())
 
 
 def _check_pieces(federation: Any, model: Any) -> None:
@@ -150,6 +151,21 @@ def _check_scoring(scoring: Scoring, federation: Federation) -> None:
         )
     if not scoring.clients and not len(federation.test.y):
         raise ConfigError("there is no test set to score on; without one, evaluate.clients must be true")
+
+
+def _check_threshold(scoring: Scoring, federation: Federation) -> None:
+    if scoring.threshold is None:
+        return
+    if scoring.positive is None:
+        raise ConfigError(
+            "evaluate.threshold needs a positive class: data.positive must name one of two classes"
+        )
+    held = set() if federation.validation is None else {*federation.validation.y.tolist()}
+    lacking = [name for place, name in enumerate(federation.classes) if place not in held]
+    if lacking:
+        raise ConfigError(
+            f"evaluate.threshold is chosen on the server's validation samples, and there are none of class {short(lacking[0])}: data.validation must be {'above 0' if not held else 'larger'}"
+        )
 
 
 def _check_patience(patience: int | None, federation: Federation, scoring: Scoring) -> None:

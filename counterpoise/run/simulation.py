@@ -25,7 +25,7 @@ from counterpoise.engines.workplace import Engine, Workplace, open_task
 from counterpoise.metrics import balanced_accuracy
 from counterpoise.metrics.probe import Probe
 from counterpoise.metrics.scoring import Scoring, count, count_all, score_clients
-from counterpoise.run.caution import warn_of_lost_tail
+from counterpoise.run.caution import note_of_few_tests, warn_of_lost_tail
 from counterpoise.run.planning import check_patience, planning_part
 from counterpoise.server.cohort import Cohort
 from counterpoise.server.round import (
@@ -81,8 +81,9 @@ class Simulation:
 
     @property
     def notes(self) -> dict[str, str]:
-        """Part name -> what whoever starts the run should read."""
-        found = ((part.name, call(part.note, "", self.census)) for part in self.method.parts)
+        """Part name, or "test set" -> what whoever starts the run should read."""
+        found = [(part.name, call(part.note, "", self.census)) for part in self.method.parts]
+        found.append(("test set", note_of_few_tests(self.work.federation)))
         return {name: note for name, note in found if note}
 
     def open(self) -> ServerState:
@@ -142,14 +143,19 @@ class Simulation:
             sums = self._measure_clients(state, clients, counted) if self.scoring.clients else {}
             if alone:
                 tested = tmap(lambda leaf: leaf.sum(0), sums)
-            scores = self._score(state, federation.test) if tested is None else self.scoring.scores(tested)
-            if federation.validation is not None:
-                scores["validation"] = self._score(state, federation.validation)
+            own = federation.validation
+            held = None if own is None else self._sums(state, own)
+            # the threshold is chosen on validation samples alone, never on those that it is scored on
+            scores = self.scoring.scores(
+                self._sums(state, federation.test) if tested is None else tested, held
+            )
+            if held is not None:
+                scores["validation"] = self.scoring.scores(held)
             if self.scoring.clients:
                 scores["clients"] = score_clients(clients, list(sums["confusion"]))
             if self.scoring.personal:
-                own = self.engine.measure_own(clients, *self.presented(state), count)
-                scores["personal"] = score_clients(clients, list(own["confusion"]))
+                models = self.engine.measure_own(clients, *self.presented(state), count)
+                scores["personal"] = score_clients(clients, list(models["confusion"]))
                 scores["personal_balanced_accuracy"] = scores["personal"]["mean_client_balanced_accuracy"]
             if self.probes:
                 scores["probes"] = self._probe(state)
@@ -214,9 +220,8 @@ class Simulation:
             self.work.model, params, buffers, own, federation.scaling, sums
         )
 
-    def _score(self, state: ServerState, samples: Samples) -> dict[str, Any]:
-        sums = measure(self.work.model, *self.presented(state), samples, self.work.federation.scaling)
-        return self.scoring.scores(sums)
+    def _sums(self, state: ServerState, samples: Samples) -> Tree:
+        return measure(self.work.model, *self.presented(state), samples, self.work.federation.scaling)
 
     def _probe(self, state: ServerState) -> dict[str, Any]:
         """Probe name -> its numbers of the scored model."""

@@ -57,11 +57,29 @@ def expand(sweep: Sweep, chosen: Mapping[tuple[str, str], Setting] | None = None
     """The runs of a sweep, seed by seed; `chosen`: settings found by tuning, by method and problem."""
     chosen = chosen or {}
     return name_apart(
-        make_job(entry, problem, seed, chosen.get((entry.name, problem.name), {}))
+        make_job(entry, cut, seed, chosen.get((entry.name, problem.name), {}))
         for problem in problems_of(sweep)
         for seed in sweep.seeds
+        for cut in [problem if sweep.repeats == "runs" else split_anew(problem, seed)]
         for entry in sweep.methods
     )
+
+
+def split_anew(problem: Problem, seed: int) -> Problem:
+    """The problem with test rows of this seed; refused where its data would have the same ones with any."""
+    data = problem.tables.get("data", {})
+    if "seed" in data:
+        raise ConfigError(
+            'data.seed does not go with repeats = "splits", where it is the seed of each run; leave it out'
+        )
+    name = make_experiment({"data": data}).data.name
+    fixed = next((key for key in ("test", "split", "time") if key in data), None)
+    if fixed or "seed" not in DATASETS.entry(name).parameters:
+        why = f"data.{fixed} gives it" if fixed else f"that of {name} is fixed"
+        raise ConfigError(
+            f'repeats = "splits" needs a test set that data.seed draws, and {why}; use repeats = "runs"'
+        )
+    return problem._replace(tables=put(problem.tables, "data.seed", seed))
 
 
 def problems_of(sweep: Sweep) -> list[Problem]:

@@ -69,6 +69,10 @@ class Sweep(Settings):
     seeds: Annotated[list[Seed], "a number of seeds, or a list of them"] = field(
         default_factory=lambda: [0, 1, 2, 3, 4]
     )
+    repeats: Annotated[
+        Literal["runs", "splits"],
+        "what the seeds repeat: runs on the same test set, or splits: each seed is data.seed too, which draws the test set of own data",
+    ] = "runs"
     vary: Annotated[Grid, "keys with lists of values; problems are their product"] = field(
         default_factory=dict
     )
@@ -150,6 +154,10 @@ def check_sweep(sweep: Sweep) -> None:
         if key in sweep.base:
             raise ConfigError(f"base.{key} must be given as {key}s = [...] before [base] in a sweep")
     make_experiment(sweep.base, "base")
+    if sweep.repeats == "splits" and sweep.tune is not None:
+        raise ConfigError(
+            'repeats = "splits" does not go with [tune]: settings would be chosen on rows that test in other splits; leave one of them out'
+        )
     if sweep.vary and sweep.problems:
         raise ConfigError("vary and problems must not both be given")
     scores = {"table.score": sweep.table.score} | ({"tune.score": sweep.tune.score} if sweep.tune else {})

@@ -147,3 +147,23 @@ def test_memory_is_bounded_and_too_many_classes_have_no_areas() -> None:
     found = compute_scores(sums)
     assert found["auroc"] is None
     assert found["per_class_auroc"] == [None] * (MOST_CLASSES + 1)
+
+
+@pytest.mark.parametrize("tenth", range(10))
+def test_areas_added_over_clients_are_those_of_scikit_learn(tenth: int) -> None:
+    """A hundred random cases: classes, scale and clients differ."""
+    for seed in range(10 * tenth, 10 * tenth + 10):
+        stream = np.random.default_rng(seed)
+        classes, scale = int(stream.integers(2, 8)), float(10 ** stream.uniform(-2, 1.5))
+        sizes = [*stream.integers(0, 150, stream.integers(2, 9)).tolist(), 60]
+        logits, y = samples(seed, sum(sizes), classes, scale)
+        order = torch.from_numpy(stream.permutation(len(y)))
+        parts = zip(torch.split(logits[order], sizes), torch.split(y[order], sizes), strict=True)
+        counts = [count_all(Outputs(z, z), Batch(z, own, torch.ones_like(own))) for z, own in parts]
+        found = compute_scores({key: torch.stack([one[key] for one in counts]).sum(0) for key in counts[0]})
+        rows = [((y == c).numpy(), logits.double().softmax(1)[:, c].numpy()) for c in range(classes)]
+        exact = [roc_auc_score(*row) for row in rows]
+        assert found["per_class_auroc"] == pytest.approx(exact, abs=NEAR)
+        assert found["auroc"] == pytest.approx(np.mean(exact), abs=NEAR)
+        precision = np.mean([average_precision_score(*row) for row in rows])
+        assert found["average_precision"] == pytest.approx(precision, abs=NEAR)

@@ -66,7 +66,7 @@ def test_one_entry_is_enough_for_a_new_score(errors: str) -> None:
     assert "**25.0**" in next(line for line in table.splitlines() if "scaffold" in line)
     values = [row[errors] for row in csv.DictReader(io.StringIO(render_csv(found)))]
     assert values == ["0.5", "0.25"]
-    assert "wrong %" in header()
+    assert "wrong %" in header([])
     sweep = make_sweep({"methods": ["fedavg"], "table": {"score": errors}})
     assert sweep.table.score == errors
 

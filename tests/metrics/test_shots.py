@@ -9,7 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from counterpoise.errors import ConfigError
-from counterpoise.metrics import Shots, group_recall, shots_by_rule, shots_from_sets, shots_paper
+from counterpoise.metrics import (
+    Shots,
+    group_recall,
+    shots_by_rule,
+    shots_from_sets,
+    shots_of_counts,
+    shots_paper,
+)
+from counterpoise.report.table import table
 
 
 def long_tail(classes: int, largest: int, ratio: float) -> list[int]:
@@ -106,3 +114,24 @@ def test_counts_that_are_not_counts_are_refused(counts: list[int]) -> None:
 def test_shares_out_of_order_are_refused(shares: tuple[float, float]) -> None:
     with pytest.raises(ConfigError, match="0 < head <= medium <= 1"):
         shots_by_rule([1, 2], *shares)
+
+
+@pytest.mark.parametrize(
+    ("counts", "grouped"),
+    [
+        ([50, 50], False),  # two classes have their recalls
+        ([900, 100], False),
+        ([100, 100, 51], False),
+        ([100, 80, 50], True),
+        ([180, 90, 9, 0], True),
+    ],
+)
+def test_classes_are_grouped_where_that_means_something(counts: list[int], grouped: bool) -> None:
+    assert shots_of_counts(counts) == (shots_by_rule(counts) if grouped else Shots((), (), ()))
+
+
+def test_columns_of_groups_are_shown_where_a_run_has_one() -> None:
+    run = {"method": "fedavg", "seconds": 1.0, "accuracy": 0.5, "head": None, "medium": None, "tail": None}
+    assert "tail" not in table([run])
+    assert "n/a" in table([run, run | {"tail": 0.5}])
+    assert "tail % " in table([run, run | {"tail": 0.5}])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 import pytest
 import torch
@@ -50,3 +51,15 @@ def test_classes_of_like_size_and_classes_that_nobody_holds_do_not_warn(
     assert int((torch.bincount(federation.train.y, minlength=4) == 0).sum()) == 1
     simulate(["fedavg", "median"], federation=federation).open()
     assert warnings_of(caplog) == []
+
+
+def test_classes_with_few_test_samples_are_noted_by_name_and_number() -> None:
+    federation = unequal_federation()
+    kept = torch.cat(
+        [torch.nonzero(federation.test.y == c).flatten()[:n] for c, n in enumerate((5, 4, 0, 9))]
+    )
+    tested = replace(federation, test=federation.test.take(kept))
+    names = federation.classes
+    said = simulate("fedavg", federation=tested).notes
+    assert said == {"test set": f"fewer than 5 test samples of class: {names[1]} (4), {names[2]} (0)"}
+    assert simulate("fedavg", federation=federation).notes == {}

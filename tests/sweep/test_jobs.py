@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,9 @@ from sweeps import tiny_sweep
 
 from counterpoise.core.codec import digest
 from counterpoise.errors import ConfigError
+from counterpoise.results.comparison import compare_results
+from counterpoise.results.labels import label_problems
+from counterpoise.results.results import read_result
 from counterpoise.run.assemble import assemble, fingerprint, load_federation
 from counterpoise.run.runner import start
 from counterpoise.sweep.jobs import Job, check_folders, expand, is_done
@@ -134,3 +138,49 @@ def test_choices_left_open_agree_with_what_a_run_settled(tmp_path: Path) -> None
 def test_every_run_has_a_folder_of_its_own() -> None:
     sweep = tiny_sweep(vary={"data.imbalance": [1.0, 1.00000001, {"step": {"factor": 2.0}}]})
     assert max(Counter(job.name for job in expand(sweep)).values()) == 1
+
+
+def own_table(folder: Path, **keys: object) -> dict[str, object]:
+    """A base on a table of the user's own."""
+    rows = [f"{i % 7},{i % 5},{'pq'[i % 2]},{i}" for i in range(60)]
+    (folder / "t.csv").write_text("\n".join(["a,b,label,when", *rows]) + "\n")
+    data = {"name": "table", "path": str(folder / "t.csv"), "label": "label", **keys}
+    return {"rounds": 1, "data": data, "partition": {"clients": 2}}
+
+
+def test_seeds_may_repeat_the_split_and_methods_stay_paired(tmp_path: Path) -> None:
+    keys = {"base": own_table(tmp_path, drop=["when"]), "seeds": [3, 8]}
+    same, anew = expand(tiny_sweep(**keys)), expand(tiny_sweep(**keys, repeats="splits"))
+    assert [job.name for job in same] == [job.name for job in anew]
+    assert [job.experiment.data.seed for job in same] == [0] * 4
+    assert [job.experiment.data.seed for job in anew] == [3, 3, 8, 8]
+    tests = [fingerprint(replace(load_federation(job.experiment), clients=())) for job in anew]
+    assert tests[0] == tests[1] != tests[2] == tests[3]
+
+
+@pytest.mark.parametrize(
+    ("data", "tune", "words"),
+    [
+        ({"time": "when"}, None, "needs a test set that data.seed draws, and data.time gives it"),
+        ({"seed": 1}, None, 'data.seed does not go with repeats = "splits"'),
+        (None, None, "needs a test set that data.seed draws, and that of digits is fixed"),
+        ({}, {"grid": {"local.lr": [0.1, 0.2]}}, r"does not go with \[tune\]"),
+    ],
+)
+def test_splits_that_seeds_cannot_repeat_are_refused(
+    tmp_path: Path, data: dict[str, object] | None, tune: dict[str, object] | None, words: str
+) -> None:
+    keys = {"base": own_table(tmp_path, **data)} if data is not None else {}
+    with pytest.raises(ConfigError, match=words):
+        expand(tiny_sweep(repeats="splits", **keys, **({"tune": tune} if tune else {})))
+
+
+def test_runs_whose_seed_also_splits_are_one_problem(tmp_path: Path) -> None:
+    base = own_table(tmp_path, drop=["when"])
+    sweep = tiny_sweep(base=base, seeds=[0, 1], methods=["fedavg"], repeats="splits")
+    for job in expand(sweep):
+        start(job.experiment, job.path(tmp_path))
+    results = [read_result(job.path(tmp_path)) for job in expand(sweep)]
+    assert label_problems(results) == ["", ""]
+    [note] = [note for note in compare_results(results).notes if "test rows" in note]
+    assert note.startswith("Each seed has test rows of its own")

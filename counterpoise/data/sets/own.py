@@ -21,13 +21,22 @@ def table(
     numeric: list[str] | None = None,
     categorical: list[str] | None = None,
     drop: list[str] | None = None,
+    test: str | None = None,
+    split: str | None = None,
+    group: str | None = None,
+    time: str | None = None,
 ) -> Loader:
-    """Your CSV or Parquet table: a label column, further columns as numbers or categories, optionally one that names the client."""
+    """Your CSV or Parquet table: a label column, further columns as numbers or categories, optionally one that names the client.
+
+    Test rows are a share of each class, or a file (`test`), or what a column says: train or test (`split`), groups that are not torn (`group`), time, of which the latest rows test (`time`).
+    """
 
     def load(root: Path | None) -> Dataset:
         from counterpoise.data.own import read_table
 
-        return read_table(under(root, path), label, client, test_share, seed, numeric, categorical, drop)
+        tests = None if test is None else under(root, test)
+        given = label, client, test_share, seed, numeric, categorical, drop
+        return read_table(under(root, path), *given, test=tests, split=split, group=group, time=time)
 
     return load
 

@@ -6,18 +6,18 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import torch
 
 from counterpoise.data.dataset import Dataset, Samples, Source
-from counterpoise.data.faults import check_share, fault
+from counterpoise.data.faults import fault
 from counterpoise.data.root import sha256_of
 from counterpoise.data.split import (
     Clients,
     TrainTest,
     check_coverage,
     natural_clients,
-    split_note,
-    split_rows,
+    split_at,
 )
 from counterpoise.data.tables.cells import Coded, Table, names_of, parse_number
 from counterpoise.data.tables.csv_file import FEWEST_COLUMNS, read_csv
@@ -25,6 +25,8 @@ from counterpoise.data.tables.encoder import Encoder
 from counterpoise.data.tables.fit import column_warnings, fit_notes, fit_table
 from counterpoise.data.tables.identifiers import drop_key
 from counterpoise.data.tables.parquet_file import read_parquet
+from counterpoise.data.tables.splitting import Splitting, choose_rows, splitting_note
+from counterpoise.data.types import Rows
 from counterpoise.errors import legal_words
 
 CSV_SUFFIXES = (".csv", ".tsv", ".txt")
@@ -66,18 +68,29 @@ def read_table(
     numeric: Sequence[str] | None = None,
     categorical: Sequence[str] | None = None,
     drop: Sequence[str] | None = None,
+    *,
+    test: Path | str | None = None,
+    split: str | None = None,
+    group: str | None = None,
+    time: str | None = None,
 ) -> Dataset:
     """One row per sample; `label` names the class, `client` the natural client, every other column is a feature.
 
-    Other columns than `numeric` and `categorical` are typed by their cells; those in `drop` are left out.
+    Other columns than `numeric` and `categorical` are typed by their cells; those in `drop` are left out. Test rows
+    are `test_share` of each class, or the file `test`, or those whose column `split` says test, or whole groups of the
+    column `group`, or the latest by the column `time`.
     """
     path = Path(path)
-    fitted = fitted_table(path, label, client, test_share, seed, numeric, categorical, drop)
+    how = Splitting(test_share, seed, None if test is None else Path(test), split, group, time)
+    fitted = _fit(path, label, client, how, numeric, categorical, drop)
+    return _dataset(path, label, client, how, fitted)
+
+
+def _dataset(path: Path, label: str, client: str | None, how: Splitting, fitted: FittedTable) -> Dataset:
     split, classes, codes = fitted.split, fitted.classes, fitted.classes.codes
     train, test = (fitted.samples.take(rows) for rows in map(torch.from_numpy, split))
     clients = _clients(fitted.table, client, split)
     class_notes = check_coverage(path, classes.names, codes[split.train], codes[split.test])
-    share = split_note(split, test_share, seed)
     return Dataset(
         Path(path.stem).stem if path.suffix.lower() == PACKED else path.stem,
         train,
@@ -85,8 +98,14 @@ def read_table(
         classes.names,
         clients=clients.codes,
         client_names=clients.names,
-        files={path.name: sha256_of(path)},
-        notes=(*fitted.notes, *fitted.warnings, *class_notes, *clients.notes, share),
+        files=_files(path, how.test),
+        notes=(
+            *fitted.notes,
+            *fitted.warnings,
+            *class_notes,
+            *clients.notes,
+            splitting_note(split, how),
+        ),
         source=Source(label, fitted.encoder),
     )
 
@@ -101,21 +120,63 @@ def fitted_table(
     categorical: Sequence[str] | None = None,
     drop: Sequence[str] | None = None,
     drop_words: Callable[[str], str] = drop_key,
+    *,
+    test: Path | str | None = None,
+    split: str | None = None,
+    group: str | None = None,
+    time: str | None = None,
 ) -> FittedTable:
     """The table read as `read_table` reads it; `drop_words` says in notes how to leave a column out."""
-    check_share(test_share)
+    how = Splitting(test_share, seed, None if test is None else Path(test), split, group, time)
+    return _fit(path, label, client, how, numeric, categorical, drop, drop_words)
+
+
+def _fit(
+    path: Path,
+    label: str,
+    client: str | None,
+    how: Splitting,
+    numeric: Sequence[str] | None,
+    categorical: Sequence[str] | None,
+    drop: Sequence[str] | None,
+    drop_words: Callable[[str], str] = drop_key,
+) -> FittedTable:
+    how.check()
     table = open_table(path)
     forced = numeric or (), categorical or ()
-    left_out = [label, *(drop or ()), *([] if client is None else [client])]
+    # groups may be the clients: then whole clients test
+    splits = [name for name in how.columns if name != client or how.group is None]
+    left_out = [label, *(drop or ()), *([] if client is None else [client]), *splits]
     check_named(table, [*left_out, *forced[0], *forced[1]])
     classes = _classes(table, label)
-    split = split_rows(path, classes.codes, test_share, seed)
+    tests = None if how.test is None else _open_test(how.test, label, classes)
+    rows = len(table.rows)
+    split = choose_rows(table, classes, how) if tests is None else split_at(rows, rows + len(tests[1]))
     names = [name for name in table.columns if name not in left_out]
     fitted = fit_table(table, names, split.train, *forced)
-    x = fitted.encoder.transform(table, fitted.numbers).x
-    samples = Samples(torch.from_numpy(x), torch.from_numpy(classes.codes))
+    x, y = fitted.encoder.transform(table, fitted.numbers).x, classes.codes
+    if tests is not None:
+        x, y = np.concatenate([x, fitted.encoder.transform(tests[0]).x]), np.concatenate([y, tests[1]])
+    samples = Samples(torch.from_numpy(x), torch.from_numpy(y))
     notes, warnings = (*table.notes, *fit_notes(fitted)), column_warnings(table, fitted, *forced, drop_words)
-    return FittedTable(table, classes, split, fitted.encoder, samples, notes, warnings)
+    return FittedTable(table, classes._replace(codes=y), split, fitted.encoder, samples, notes, warnings)
+
+
+def _open_test(path: Path, label: str, classes: Coded) -> tuple[Table, Rows]:
+    """The test file, and the class of each of its rows among those of the training rows."""
+    table = open_table(path)
+    check_named(table, [label])
+    found, places = names_of(table, label), {name: place for place, name in enumerate(classes.names)}
+    for place, name in enumerate(found.names):
+        if name not in places:
+            row = table.rows[int((found.codes == place).argmax())]
+            raise fault(path, f"{label!r} holds {name!r}, which is in no training row", row)
+    return table, np.array([places[name] for name in found.names], dtype=np.int64)[found.codes]
+
+
+def _files(path: Path, test: Path | None) -> dict[str, str]:
+    found = {path.name: sha256_of(path)}
+    return found if test is None else found | {f"test: {test.name}": sha256_of(test)}
 
 
 def check_named(table: Table, named: Iterable[str]) -> None:

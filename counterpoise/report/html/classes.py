@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from counterpoise.metrics import Shots, shots_by_rule, shots_paper
+from counterpoise.metrics import Shots, shots_of_counts, shots_paper
 from counterpoise.metrics.catalogue import PER_CLASS, SCORES, capital, find
 from counterpoise.report.html.markup import Html, element, percent, table
 from counterpoise.report.html.study import Study, mean_and_deviation, thin
@@ -95,13 +95,14 @@ def _shots(run: RunResult) -> Shots:
     chosen, counts = run.config.get("evaluate", {}).get("shots", "rule"), run.class_counts
     if chosen == "rule":
         assert counts is not None  # asked for, since the run's scores needed them
-        return shots_by_rule(counts)
+        return shots_of_counts(counts)
     return shots_paper(run.record["data"]["name"]) if chosen == "paper" else Shots(**chosen)
 
 
-def _group_of_each(shots: Shots, classes: int) -> list[int]:
+def _group_of_each(shots: Shots, classes: int) -> list[int | None]:
+    """None where classes have no groups."""
     places = {c: place for place, ids in enumerate(shots) for c in ids}
-    return [places[c] for c in range(classes)]
+    return [places.get(c) for c in range(classes)]
 
 
 def confusion_data(study: Study) -> list[list[dict[str, Any]]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from counterpoise.metrics.catalogue import capital, find, shown_in
+from counterpoise.metrics.catalogue import capital, find, shown_in, without_empty_groups
 from counterpoise.report.html.markup import (
     Html,
     Show,
@@ -38,7 +38,10 @@ COSTS: Columns = {
 def tables(study: Study) -> Html:
     """Scores, then costs."""
     score = study.comparison.score
-    keys = list(dict.fromkeys([score, FIRST, *shown_in("table")]))
+    usual = without_empty_groups(
+        shown_in("table"), lambda key: any(row.cells[key].known for row in study.comparison.rows)
+    )
+    keys = list(dict.fromkeys([score, FIRST, *usual]))
     scores: Columns = {key: (capital(find(key).short), _show_score(key)) for key in keys}
     moment = MOMENTS[study.comparison.at]
     first = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from counterpoise.metrics.catalogue import find, shown_in
+from counterpoise.metrics.catalogue import find, shown_in, without_empty_groups
 from counterpoise.results.cells import MOMENTS, TO_TARGET, TOTALS, Cell, Row, lower_is_better
 from counterpoise.results.comparison import Comparison
 from counterpoise.results.statistics import DECIMALS
@@ -33,7 +33,9 @@ class Styled(NamedTuple):
 
 
 def score_columns(comparison: Comparison) -> tuple[str, ...]:
-    usual = shown_in("table")
+    usual = without_empty_groups(
+        shown_in("table"), lambda key: any(row.cells[key].known for row in comparison.rows)
+    )
     return usual if comparison.score in usual else (comparison.score, *usual)
 
 

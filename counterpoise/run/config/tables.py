@@ -30,8 +30,13 @@ class DataTable(OpenTable, table="data"):
         ProperFraction, "share of the training set, by class, that the server keeps for validation"
     ] = 0.0
     seed: Annotated[
-        Seed, "draws which samples the imbalance and the validation keep; the same for every run seed"
+        Seed,
+        "draws the test set of own data without one, and what the imbalance and the validation keep; the same for every run seed",
     ] = 0
+    positive: Annotated[
+        str | int | None,
+        "of two classes the one that is to be found: adds its recall, precision, F1 and average precision",
+    ] = None
     augment: Annotated[list[Named], 'augmentations of the training images, such as ["flip", "crop"]'] = field(
         default_factory=list
     )
@@ -78,6 +83,13 @@ class ShotsTable(Settings, table="evaluate.shots"):
 
 
 @dataclass(frozen=True)
+class ThresholdTable(Settings, table="evaluate.threshold"):
+    """The threshold of highest recall that reaches a precision on validation samples."""
+
+    precision: Annotated[float, Interval(0, 1, open_low=True)]
+
+
+@dataclass(frozen=True)
 class EvaluateTable(Settings, table="evaluate"):
     """When and how the model is scored on the test set."""
 
@@ -99,6 +111,10 @@ class EvaluateTable(Settings, table="evaluate"):
     patience: Annotated[
         Count | None,
         "evaluations without a better balanced accuracy on validation samples (data.validation, else those of `clients`) after which the run ends; by default it never ends early",
+    ] = None
+    threshold: Annotated[
+        Literal["f1", "balanced_accuracy"] | ThresholdTable | None,
+        "chooses on the server's validation samples (data.validation) from which probability on a sample is called `data.positive`: for the best score there, or { precision = 0.9 } for the highest recall at that precision; adds `threshold_recall` and so on",
     ] = None
     # None, not []: a run that began before there were probes can still be resumed.
     probes: Annotated[

@@ -31,7 +31,7 @@ function drawRecall(classes, width) {
     recalls.map((one) => recallLine(one, x, y)),
   ];
   const stops = names.map((name, place) => ({
-    x: x(place), y: 120, title: `Class ${name}: ${counts.length ? `${plain(counts[place])} samples, ` : ""}${GROUPS[classes.groups[place]]}`,
+    x: x(place), y: 120, title: `Class ${name}: ${[...(counts.length ? [`${plain(counts[place])} samples`] : []), GROUPS[classes.groups[place]] ?? ""].filter(Boolean).join(", ")}`,
     lines: recalls.map(({ method, recall: [means, spread] }) => [DATA.methods[method], withSpread(percent, means[place], spread?.[place]), method]),
   }));
   return { height: barBottom + labelRoom(names, each), nodes, stops: [stops], byX: true, top, bottom: barBottom, ...recallTable(classes, recalls) };
@@ -39,7 +39,7 @@ function drawRecall(classes, width) {
 
 function frequencyBar(group, x, bottom, each, tall) {
   const wide = Math.max(each * 0.7, 0.8);
-  return s("rect", { class: `frequency g${group}`, x: x - wide / 2, y: bottom - tall, width: wide, height: Math.max(tall, 0.5) });
+  return s("rect", { class: `frequency g${group ?? 0}`, x: x - wide / 2, y: bottom - tall, width: wide, height: Math.max(tall, 0.5) });
 }
 
 function recallLine({ method, recall: [means] }, x, y) {
@@ -81,7 +81,7 @@ function groupLabels(groups, x, each, top, bottom) {
 
 function recallTable({ names, counts, groups }, recalls) {
   const head = ["Class", "Samples", "Group", ...recalls.map(({ method }) => DATA.methods[method])];
-  const rows = names.map((name, c) => [name, counts ? plain(counts[c]) : "–", GROUPS[groups[c]], ...recalls.map(({ recall: [means, spread] }) => withSpread(percent, means[c], spread?.[c]))]);
+  const rows = names.map((name, c) => [name, counts ? plain(counts[c]) : "–", GROUPS[groups[c]] ?? "–", ...recalls.map(({ recall: [means, spread] }) => withSpread(percent, means[c], spread?.[c]))]);
   return { head, rows };
 }
 
