@@ -13,7 +13,7 @@ from torch import nn
 from counterpoise.client.functional import FunctionalModel
 from counterpoise.client.probing import names_given
 from counterpoise.client.round import enroll
-from counterpoise.client.trial import SAMPLES, refuse_lazy, try_batch
+from counterpoise.client.trial import example_of, refuse_lazy, try_batch
 from counterpoise.core.local import Local
 from counterpoise.core.method import Method, MethodSpec, build_method
 from counterpoise.core.rng import generator
@@ -90,10 +90,11 @@ def build_simulation(
         draw_parameters = True
     refuse_lazy(model)
     place = federation.train.x.device, dtype
-    module = adapt_model(composed, model, generator(seed, "init"), draw_parameters, head, freeze, place)
+    example, classes = example_of(federation.input_shape, place), len(federation.classes)
+    stream = generator(seed, "init")
+    module = adapt_model(composed, model, stream, draw_parameters, head, freeze, place, example, classes)
     start_from(module, weights)
-    example = torch.zeros(SAMPLES, *federation.input_shape, dtype=dtype, device=place[0])
-    draws = try_batch(module, example, len(federation.classes))
+    draws = try_batch(module, example, classes)
     functional = FunctionalModel(module, half=settings.precision == "bf16", draws=draws)
     local = local.resolve_batching(functional.has_batch_norm)
     _check_precision(functional, settings, federation)

@@ -8,11 +8,12 @@ from copy import deepcopy
 from pathlib import Path
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from counterpoise.core.method import Method
 from counterpoise.errors import ConfigError, short
-from counterpoise.models.heads import Head, exchange_head
+from counterpoise.models.headed import with_found_head
+from counterpoise.models.heads import Head, HeadNeededError, exchange_head
 from counterpoise.models.init import initialise
 from counterpoise.models.pretrained import check_patterns, freeze, load_weights
 from counterpoise.run.store.folder import RunFolder
@@ -26,14 +27,26 @@ def adapt_model(
     head: Head | None,
     patterns: Sequence[str],
     place: tuple[torch.device, torch.dtype],
+    example: Tensor,
+    classes: int,
 ) -> nn.Module:
     """A copy of the module in its place, with another head and adapted by the method; new layers are always initialised.
 
-    Parameters are frozen before and after: a method may refuse a frozen head, or have replaced it.
+    Parameters are frozen before and after: a method may refuse a frozen head, or have replaced it. Where a head is needed
+    and none has that name, the last layer is looked for by the example, inputs [2, ...].
     """
-    module = deepcopy(module)
-    known = set(module.modules())
-    adapted = method.adapt(freeze(exchange_head(module, head), patterns)).to(*place)
+
+    def adapt(module: nn.Module) -> nn.Module:
+        return method.adapt(freeze(exchange_head(module, head), patterns)).to(*place)
+
+    own = deepcopy(module)
+    known = set(own.modules())
+    try:
+        adapted = adapt(own)
+    except HeadNeededError as error:
+        own = with_found_head(deepcopy(module).to(*place), example, classes, str(error))
+        known = set(own.modules())
+        adapted = adapt(own)
     check_patterns(adapted, patterns)
     for layer in [adapted] if draw_parameters else [one for one in adapted.modules() if one not in known]:
         initialise(layer, stream)

@@ -10,10 +10,12 @@ from torch import Tensor, nn
 
 from counterpoise.client.functional import FunctionalModel, scored_outputs
 from counterpoise.client.measure import BATCH
+from counterpoise.client.trial import example_of
 from counterpoise.core.rng import generator
 from counterpoise.data.dataset import Scaling
 from counterpoise.data.preprocessing import Preprocessing
 from counterpoise.errors import ConfigError, DataError
+from counterpoise.models.headed import whole_network
 from counterpoise.models.heads import has_features
 from counterpoise.models.model import MODELS, build_model
 from counterpoise.models.pretrained import load_weights
@@ -96,10 +98,11 @@ def build_trained(experiment: Experiment, how: Preprocessing, weights: Path) -> 
     method = with_local(experiment.build_method(), experiment.local)
     place = torch.device("cpu"), getattr(torch, experiment.engine.dtype)
     stream = generator(experiment.seed, "init")
-    module = adapt_model(method, module, stream, True, given.head, tuple(given.freeze or ()), place)
+    example, frozen = example_of(form.shape, place), tuple(given.freeze or ())
+    module = adapt_model(method, module, stream, True, given.head, frozen, place, example, len(form.classes))
     if lacking := load_weights(module, weights):
         raise DataError(f"{weights} lacks {lacking[0]}, which the model has")
-    return TrainedModel(module.requires_grad_(False), how)
+    return TrainedModel(whole_network(module).requires_grad_(False), how)
 
 
 def need_pandas() -> Any:
