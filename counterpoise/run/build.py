@@ -29,12 +29,11 @@ from counterpoise.metrics import Shots, shots_by_rule
 from counterpoise.metrics.probe import ProbeSpec, build_probes
 from counterpoise.metrics.scoring import Scoring
 from counterpoise.models.heads import Head
-from counterpoise.models.model import MODELS, build_model
 from counterpoise.parts.optimizer import with_local
 from counterpoise.privacy.settings import PrivacySettings
 from counterpoise.registry.schema import Count, Seed
 from counterpoise.registry.settings import check_arguments, settings_of
-from counterpoise.run.first_model import adapt_model, start_from
+from counterpoise.run.first_model import adapt_model, build_named_model, start_from
 from counterpoise.run.simulation import Simulation
 from counterpoise.server.cohort import Cohort
 from counterpoise.system.capacity import check_fits
@@ -85,9 +84,8 @@ def build_simulation(
     federation = federation.to(choose_device(settings.device), dtype)
     composed = with_local(method if isinstance(method, Method) else build_method(method), local)
     if isinstance(model, str):
-        shape, classes = federation.input_shape, len(federation.classes)
-        model = build_model(model, MODELS.build(model), shape, classes)
-        draw_parameters = True
+        shape, count = federation.input_shape, len(federation.classes)
+        model, draw_parameters = build_named_model(model, {}, shape, count, seed)
     refuse_lazy(model)
     place = federation.train.x.device, dtype
     example, classes = example_of(federation.input_shape, place), len(federation.classes)

@@ -3,20 +3,36 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from counterpoise.core.method import Method
+from counterpoise.core.rng import key_bits
 from counterpoise.errors import ConfigError, short
+from counterpoise.models.foreign import build_foreign, is_foreign
 from counterpoise.models.headed import with_found_head
 from counterpoise.models.heads import Head, HeadNeededError, exchange_head
 from counterpoise.models.init import initialise
+from counterpoise.models.model import MODELS, build_model
 from counterpoise.models.pretrained import check_patterns, freeze, load_weights
 from counterpoise.run.store.folder import RunFolder
+
+
+def build_named_model(
+    name: str, arguments: Mapping[str, Any], shape: tuple[int, ...], classes: int, seed: int
+) -> tuple[nn.Module, bool]:
+    """The model of this name, and whether its parameters are still to be drawn: a foreign one comes with its own."""
+    if not is_foreign(name):
+        return build_model(name, MODELS.build(name, arguments), shape, classes), True
+    key = key_bits(seed, "foreign model")
+    return build_model(
+        name, lambda shape, classes: build_foreign(name, arguments, shape, classes, key), shape, classes
+    ), False
 
 
 def adapt_model(
