@@ -118,7 +118,8 @@ def outcome_of(
 ) -> SimulationResult:
     """The result of a simulation that has reached this state."""
     federation = simulation.work.federation
-    module, name = simulation.module(state), type(simulation.work.model.module).__name__
+    module = simulation.module(state)
+    name = type(module).__name__
     facts = Facts(federation.name or "own data", federation.classes, len(federation.clients), name, USE)
     trained = TrainedModel(module, preprocessing_of(federation))
     return SimulationResult(summarise(simulation, state, rows, seconds), rows, trained, facts)

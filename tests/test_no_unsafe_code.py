@@ -20,9 +20,11 @@ MODULES = {"pickle", "cPickle", "dill", "joblib", "cloudpickle", "marshal", "she
 CALLS = {
     "eval", "exec", "compile", "__import__", "os.system", "os.popen", "torch.load", "torch.jit.load", "torch.hub.load",
     "torch.manual_seed", "torch.seed", "torch.random.manual_seed", "torch.cuda.manual_seed", "torch.cuda.manual_seed_all",
-    "torch.set_rng_state", "torch.rand_like", "torch.randn_like", "torch.randint_like", "tempfile.mktemp",
+    "torch.set_rng_state", "torch.default_generator.manual_seed", "torch.random.fork_rng", "torch.rand_like", "torch.randn_like", "torch.randint_like", "tempfile.mktemp",
     "multiprocessing.Pool", "multiprocessing.Queue", "multiprocessing.Manager",
 }  # fmt: skip
+# What one file may do: foreign layers draw from torch's global stream when they are made, which is put back after.
+PERMITTED = {"models/foreign.py": {"torch.random.fork_rng", "torch.default_generator.manual_seed"}}
 # What draws numbers, by its last name: legal with a generator of its own.
 DRAWS = {
     "rand", "randn", "randint", "randperm", "multinomial", "normal", "bernoulli", "poisson", "uniform_", "normal_",
@@ -101,7 +103,9 @@ def faults_of_call(node: ast.Call, known: dict[str, str]) -> Iterator[str]:
 
 @pytest.mark.parametrize("path", FILES, ids=[str(path.relative_to(PACKAGE)) for path in FILES])
 def test_the_package_has_no_unsafe_line(path: Path) -> None:
-    assert faults_in(path.read_text()) == []
+    permitted = PERMITTED.get(path.relative_to(PACKAGE).as_posix(), set())
+    faults = faults_in(path.read_text())
+    assert [fault for fault in faults if fault.partition(": ")[2] not in permitted] == []
 
 
 @pytest.mark.parametrize(
@@ -112,6 +116,7 @@ def test_the_package_has_no_unsafe_line(path: Path) -> None:
         "eval('1')", "exec('1')", "compile('1', '', 'eval')", "__import__('os')", "import os\nos.system('ls')",
         "from os import system\nsystem('ls')", "import subprocess\nsubprocess.run('ls', shell=True)",
         "import numpy as np\nnp.load('x', allow_pickle=True)", "import numpy as np\nnp.load('x', allow_pickle=flag)",
+        "import torch\ntorch.default_generator.manual_seed(0)", "from torch.random import fork_rng\nfork_rng()",
         "import torch\ntorch.manual_seed(0)", "import torch\ntorch.cuda.manual_seed_all(0)",
         "import numpy as np\nnp.random.seed(0)", "import numpy as np\nnp.random.rand(3)", "import numpy as np\nnp.random.default_rng()",
         "from numpy.random import shuffle\nshuffle([1])", "import torch\ntorch.rand(3)", "import torch\ntorch.randperm(3)",

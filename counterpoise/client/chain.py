@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from counterpoise.core.part import Outputs
 from counterpoise.core.tree import Params, take
 from counterpoise.models.classifier import Classifier
+from counterpoise.models.headed import Headed
 
 
 class Activation(NamedTuple):
@@ -133,15 +134,15 @@ def chain_of(module: nn.Module) -> Chain | None:
         module.buffers()
     )
     return (
-        Chain(tuple(stages), type(module) is Classifier)
+        Chain(tuple(stages), type(module) in (Classifier, Headed))
         if stages and whole and stages[-1].activation is IDENTITY
         else None
     )
 
 
 def _layers(module: nn.Module, prefix: str = "") -> Iterator[tuple[str, nn.Module]]:
-    """Layers in the order in which a plain sequence, or one of our classifiers, applies them."""
-    if type(module) in (nn.Sequential, Classifier):
+    """Layers in the order in which a plain sequence, or one that ends in a head, applies them."""
+    if type(module) in (nn.Sequential, Classifier, Headed):
         for name, child in module._modules.items():  # named_children leaves out a layer's second use
             if child is not None:
                 yield from _layers(child, f"{prefix}{name}.")

@@ -16,6 +16,7 @@ from counterpoise.core.codec import digest
 from counterpoise.core.part import Outputs
 from counterpoise.core.tree import Params
 from counterpoise.models.draws import KeyedDraws
+from counterpoise.models.headed import own_name, whole_network
 from counterpoise.models.heads import has_features
 from counterpoise.models.norms import with_own_norms
 from counterpoise.models.outputs import logits_of
@@ -149,7 +150,14 @@ class FunctionalModel:
         return x.contiguous(memory_format=torch.channels_last) if self.has_images and x.dim() == 4 else x
 
     def load(self, params: Params, buffers: Params) -> nn.Module:
-        """A copy of the module with these values in it, ready for use; frozen parameters stay as they are."""
+        """A copy of the network as it was given with these values in it, ready for use; frozen parameters stay as they are."""
+        return whole_network(self._loaded(params, buffers))
+
+    def own_names(self, tree: Params) -> Params:
+        """Parameters or buffers by their names in the network as it was given."""
+        return {own_name(self.module, name): value for name, value in tree.items()}
+
+    def _loaded(self, params: Params, buffers: Params) -> nn.Module:
         module = deepcopy(self.module)
         state = dict(module.named_parameters()) | dict(module.named_buffers())
         with torch.no_grad():
@@ -159,5 +167,5 @@ class FunctionalModel:
 
     def load_scored(self, params: Params, buffers: Params) -> tuple[nn.Module, Callable[[Tensor], Outputs]]:
         """As `load`, and what this copy says of inputs when it is scored."""
-        module = self.load(params, buffers)
+        module = self._loaded(params, buffers)
         return module, _Splitter(module).eval()

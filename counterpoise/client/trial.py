@@ -46,6 +46,12 @@ def refuse_lazy(module: nn.Module) -> None:
             )
 
 
+def example_of(shape: Sequence[int], place: tuple[torch.device, torch.dtype]) -> Tensor:
+    """Inputs [2, ...] to try a model on."""
+    device, dtype = place
+    return torch.zeros(SAMPLES, *shape, dtype=dtype, device=device)
+
+
 def try_batch(module: nn.Module, x: Tensor, classes: int) -> bool:
     """Whether the model draws in training; a model that does not fit inputs x [2, ...] or the classes is refused."""
     keyed, stray = KeyedDraws(torch.zeros((), dtype=torch.int64, device=x.device)), _GlobalDraws()

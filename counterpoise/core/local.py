@@ -25,6 +25,7 @@ from counterpoise.registry.settings import Settings
 
 Schedule: TypeAlias = Callable[[float, int, int], float]  # first rate, round, rounds -> rate of that round
 Batching: TypeAlias = Literal["auto", "pad", "wrap", "drop"]  # how the last short batch is handled
+Optimizer: TypeAlias = Literal["sgd", "adam", "adamw"]
 LARGEST_BATCH, MOST_EPOCHS = 1 << 20, 10_000
 
 SCHEDULES: Registry[Schedule] = Registry("schedule", largest=LARGEST)
@@ -86,10 +87,43 @@ class Local(Settings, table="local"):
     schedule: Annotated[Schedule | Named, "learning rate over rounds: constant, factor, cosine, steps"] = (
         "constant"
     )
+    # None, not a value: a run that began before there were optimizers can still be resumed.
+    optimizer: Annotated[
+        Optimizer | None,
+        "rule of the local steps: sgd, adam (weight decay in the gradient) or adamw (weight decay outside it), whose means begin anew in each round; by default sgd",
+    ] = None
+    beta1: Annotated[
+        ProperFraction | None, "adam, adamw: share of the mean gradient kept; by default 0.9"
+    ] = None
+    beta2: Annotated[
+        ProperFraction | None, "adam, adamw: share of the mean square kept; by default 0.999"
+    ] = None
+    eps: Annotated[Positive | None, "adam, adamw: added to the root of the mean square; by default 1e-8"] = (
+        None
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         read_schedule(self.schedule)  # an unknown name is refused here, not in the first round
+        self._check_optimizer()
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether steps are Adam's: scaled for each parameter."""
+        return self.optimizer in ("adam", "adamw")
+
+    def _check_optimizer(self) -> None:
+        """A setting that the optimizer does not read is refused: it would silently do nothing."""
+        rule = self.optimizer or "sgd"
+        if self.adaptive and self.momentum:
+            raise ConfigError(
+                f"local.momentum is for 'sgd', not for local.optimizer = {rule!r}, which has beta1; leave one of them out"
+            )
+        if rule == "adam" and self.decoupled:
+            raise ConfigError("local.decoupled does not go with local.optimizer = 'adam'; use 'adamw'")
+        for key in ("beta1", "beta2", "eps"):
+            if not self.adaptive and getattr(self, key) is not None:
+                raise ConfigError(f"local.{key} is for local.optimizer = 'adam' or 'adamw', not for {rule!r}")
 
     def resolve_batching(self, has_batch_norm: bool) -> Local:
         """The settings with `auto` batching resolved for a model; padding would enter BatchNorm's statistics."""

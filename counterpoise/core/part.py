@@ -163,6 +163,7 @@ class Part:
     server_samples: bool = False  # whether `update` measures models on samples of the server's own
     curbs_outliers: bool = False  # whether what few clients send may count for less or nothing, also where only they hold a class
     follows_server: bool = False  # whether `adjust` mixes the server's last direction in; at most one part
+    assumes_sgd: bool = False  # whether its rule holds only for steps ``y - lr direction``: it reads gradients off updates, sets the length of steps, or takes such steps itself
     relabels: bool = (
         False  # whether `prepare` changes labels, so that it must act before others prepare by them
     )

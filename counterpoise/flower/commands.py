@@ -26,6 +26,7 @@ from counterpoise.flower.own_data import describe_form, server_data
 from counterpoise.flower.serve import LOG, Prepared, Say, run
 from counterpoise.flower.workplaces import build_workplace
 from counterpoise.metrics.probe import build_probes
+from counterpoise.models.foreign import is_foreign
 from counterpoise.run.assemble import load_federation
 from counterpoise.run.config.experiment import Experiment, load_experiment, make_experiment
 from counterpoise.run.giving_up import GivenUpError
@@ -115,6 +116,10 @@ def prepare(experiment: Experiment | None, out: Path, named_nodes: bool) -> Prep
         experiment = _as_started(place, folder)
     else:
         place.check_free()
+    if is_foreign(experiment.model.name):
+        raise ConfigError(
+            f"model.name = {short(experiment.model.name)} names code, which clients do not run for a server; use a model of `counterpoise ls models`, or a plugin that each of them installs"
+        )
     experiment = replace(experiment, engine=replace(experiment.engine, name="flower"))
     count, form = _count_clients(experiment)
     folder.open(resume)

@@ -25,6 +25,7 @@ REASONS = {
     "sha256": "the client received another model than the server sent",
     "frozen": "the frozen part of the client's model is not the server's",
     "weights": "the client was not given the file of the frozen part of the model (--weights)",
+    "model": "the model's name is code of a package, which a server must not choose",
     "token": "the name of the client's new memory is not the one agreed on",
     "memory": "the client does not have the memory that the server counts on",
     "duplicate": "the client answered already",

@@ -14,6 +14,7 @@ from counterpoise.flower.identity import identity_of
 from counterpoise.flower.job import ClientFile
 from counterpoise.flower.own_data import own_federation
 from counterpoise.flower.refusal import Refused
+from counterpoise.models.foreign import is_foreign
 from counterpoise.run.assemble import assemble, load_federation
 from counterpoise.run.config.experiment import Experiment, parse_experiment
 from counterpoise.run.config.tables import EvaluateTable, ShotsTable
@@ -25,6 +26,8 @@ def open_context(
 ) -> ClientContext:
     """The context of a client in a run, with its data loaded; `shared`: the experiment's data, where it is loaded already."""
     experiment = _with_own_weights(parse_experiment(str(settings["experiment"])), client)
+    if is_foreign(experiment.model.name):  # a server must not choose what this machine imports and calls
+        raise Refused("model")
     names = client_names(experiment, int(settings["clients"]))
     if client.name not in names:
         raise Refused("client")

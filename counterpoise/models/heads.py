@@ -65,6 +65,10 @@ def _frame(classes: int) -> Tensor:
     return math.sqrt(classes / (classes - 1)) * (torch.eye(classes, dtype=torch.float64) - 1 / classes)
 
 
+class HeadNeededError(ConfigError):
+    """A model does not name its last layer `head`, which a method or a setting needs; it may be found by a batch."""
+
+
 Head: TypeAlias = Literal["linear", "cosine", "etf"]
 HEADS: dict[Head, Callable[[int, int], nn.Module]] = {
     "linear": nn.Linear,
@@ -92,7 +96,9 @@ def with_features(who: str) -> Callable[[nn.Module], nn.Module]:
 
     def adapt(module: nn.Module) -> nn.Module:
         if not has_features(module):
-            raise ConfigError(f"{who} needs a model with `features` and `head`, not {type(module).__name__}")
+            raise HeadNeededError(
+                f"{who} needs a model with `features` and `head`, not {type(module).__name__}"
+            )
         return module
 
     return adapt
@@ -104,7 +110,7 @@ def replace_head(
     """The same module, changed: its head is ``make(features, classes)`` with the old head's sizes."""
     old = getattr(module, "head", None)
     if not isinstance(old, nn.Linear):
-        raise ConfigError(
+        raise HeadNeededError(
             f"model {type(module).__name__} has no linear layer named 'head', which {who} replaces"
         )
     module.head = make(old.in_features, old.out_features)

@@ -11,6 +11,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from counterpoise.errors import ConfigError, DataError, legal_words, short
+from counterpoise.models.headed import named_parameters, own_name
 from counterpoise.models.heads import EtfHead
 
 HEAD = "head."  # a file may lack these tensors: a body trained for other classes
@@ -22,8 +23,8 @@ def load_weights(module: nn.Module, path: Path) -> list[str]:
 
     All other names must agree, and the shapes: the first tensor that does not fit is named.
     """
-    state = dict(module.named_parameters()) | dict(module.named_buffers())
-    given = _read(path, state)
+    state = dict(named_parameters(module)) | {own_name(module, name): b for name, b in module.named_buffers()}
+    given = _read(path, state, own_name(module, HEAD))
     for name, tensor in given.items():
         state[name].copy_(tensor)
     _check_frame(module, path)
@@ -32,7 +33,7 @@ def load_weights(module: nn.Module, path: Path) -> list[str]:
 
 def freeze(module: nn.Module, patterns: Sequence[str]) -> nn.Module:
     """The same module, changed: no parameter is trained whose name fits one of the patterns, such as ``body.*``."""
-    for name, parameter in module.named_parameters():
+    for name, parameter in named_parameters(module):
         if any(fnmatchcase(name, pattern) for pattern in patterns):
             parameter.requires_grad_(False)
     return module
@@ -40,7 +41,7 @@ def freeze(module: nn.Module, patterns: Sequence[str]) -> nn.Module:
 
 def check_patterns(module: nn.Module, patterns: Sequence[str]) -> None:
     """Refuse a pattern that fits no parameter: it is misspelled."""
-    names = [name for name, _ in module.named_parameters()]
+    names = [name for name, _ in named_parameters(module)]
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in names):
             raise ConfigError(
@@ -48,14 +49,14 @@ def check_patterns(module: nn.Module, patterns: Sequence[str]) -> None:
             )
 
 
-def _read(path: Path, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _read(path: Path, state: Mapping[str, Tensor], head: str) -> dict[str, Tensor]:
     """The tensors of a file; names and shapes are checked before anything is allocated."""
     try:
         if not path.is_file():
             raise DataError(f"model.weights: {short(path)}: no such file")
         with safe_open(path, framework="pt") as file:
             shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
-            _check_names(path, shapes, state)
+            _check_names(path, shapes, state, head)
             given = {name: file.get_tensor(name) for name in shapes}
     except (SafetensorError, OSError) as error:
         words = str(error).splitlines()[0]
@@ -66,9 +67,11 @@ def _read(path: Path, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return given
 
 
-def _check_names(path: Path, shapes: Mapping[str, tuple[int, ...]], state: Mapping[str, Tensor]) -> None:
+def _check_names(
+    path: Path, shapes: Mapping[str, tuple[int, ...]], state: Mapping[str, Tensor], head: str
+) -> None:
     for name, tensor in state.items():
-        if name not in shapes and not name.startswith(HEAD):
+        if name not in shapes and not name.startswith(head):
             raise ConfigError(f"model.weights: {short(path)} lacks {short(name)}, which the model has")
         if shapes.get(name, tensor.shape) != tensor.shape:
             raise ConfigError(

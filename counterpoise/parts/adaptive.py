@@ -53,5 +53,5 @@ def amended_adaptive(
     words = "the largest mean square of each parameter's gradients, and its update over its number of local steps: two vectors as long as the model"
     return Part(
         init=init, send=whole_slot, start=start, adjust=adjust, finish=finish, update=update, reveals=Reveals(upload=words),
-        follows_server=alpha < 1,
+        follows_server=alpha < 1, assumes_sgd=True,  # it is an optimizer itself
     )  # fmt: skip

@@ -67,6 +67,7 @@ def realigned_heads(length: Positive = 1.7) -> Part:
         present=present,
         own=own,
         reveals=Reveals(upload="nothing"),
+        assumes_sgd=True,  # it takes such steps itself, at the same learning rate
     )
 
 

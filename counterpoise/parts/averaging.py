@@ -43,4 +43,5 @@ def normalised_averaging(mu: NonNegative = 0.0, effective: Literal["response", "
         finish=finish,
         treat=treat,
         reveals=Reveals(upload="its number of local steps, and the sum of its gradient coefficients"),
+        assumes_sgd=True,  # a_k is how far gradients of length 1 take a client
     )

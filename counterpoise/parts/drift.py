@@ -76,12 +76,16 @@ def control_variates() -> Part:
             ),
         ),
         reveals=Reveals(upload=CHANGE),
+        assumes_sgd=True,  # delta / (lr steps) is a mean gradient
     )
 
 
 @part(paper=FEDDYN)
 def dynamic_regulariser(alpha: NonNegative = 0.1) -> Part:
-    """``g + alpha (y - x + h_k)``, ``h_k <- h_k + y_k - x``; the server adds the mean of all clients' h."""
+    """``g + alpha (y - x + h_k)``, ``h_k <- h_k + y_k - x``; the server adds the mean of all clients' h.
+
+    The rule is about where a client ends, whatever steps take it there: any local optimizer will do.
+    """
 
     def init(params: Params, census: Census, surveys: Tree) -> Tree:
         return {"drift": zeros(params)}
@@ -145,6 +149,7 @@ def server_direction(alpha: Fraction = 0.1, momentum_form: MomentumForm = "resol
         update=update,
         reveals=Reveals(upload=TRAVELLED),
         follows_server=alpha < 1,
+        assumes_sgd=alpha < 1,  # the direction is on the scale of a gradient
     )
 
 

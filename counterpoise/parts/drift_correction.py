@@ -72,6 +72,7 @@ def drift_correction(gamma: NonNegative = 1.0, reference: Reference = "displacem
         finish=finish,
         update=None if stale else update,
         reveals=Reveals(upload=uploads[reference]),
+        assumes_sgd=gamma > 0,  # v is a mean gradient
     )
 
 

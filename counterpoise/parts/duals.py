@@ -93,6 +93,7 @@ def loss_duals(
         update=update,
         charts=(DUALS,),
         reveals=Reveals(upload="the mean loss of the model that it received on its training samples"),
+        assumes_sgd=True,  # Adam's steps are the same whatever the factor on a client's loss
     )
 
 

@@ -63,6 +63,7 @@ def group_momentum(
         prepare=prepare if group_batches == "separate" else None,
         start=start,
         gradient=gradient,
+        assumes_sgd=True,  # every group's step has the length lr
     )
 
 

@@ -49,6 +49,7 @@ def personal_model(pull: NonNegative = 0.1) -> Part:
         finish=finish,
         own=own,
         reveals=Reveals(upload="nothing"),
+        assumes_sgd=True,  # it takes such steps itself, at the same learning rate
     )
 
 
@@ -88,6 +89,7 @@ def private_head() -> Part:
         finish=finish,
         own=with_private_head,
         reveals=Reveals(upload="nothing"),
+        assumes_sgd=True,  # it takes such steps itself, at the same learning rate
     )
 
 

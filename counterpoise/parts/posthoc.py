@@ -11,7 +11,7 @@ from counterpoise.core.method import part
 from counterpoise.core.part import Census, Part
 from counterpoise.core.tree import Params, Tree
 from counterpoise.errors import ConfigError
-from counterpoise.models.heads import EtfHead, has_features
+from counterpoise.models.heads import EtfHead, HeadNeededError, has_features
 from counterpoise.parts.counts import SUM_OF_COUNTS, class_counts
 from counterpoise.registry.schema import NonNegative
 
@@ -62,7 +62,7 @@ def with_head(bias: bool, frozen: bool = False) -> Callable[[nn.Module], nn.Modu
     def adapt(module: nn.Module) -> nn.Module:
         head = getattr(module, "head", None)
         if not isinstance(head, kinds) or (bias and head.bias is None):
-            raise ConfigError(
+            raise HeadNeededError(
                 f"model {type(module).__name__} must have a linear layer `head`{' with a bias' if bias else ''}"
             )
         if not frozen and not all(p.requires_grad for p in head.parameters()):
@@ -79,7 +79,7 @@ def with_plain_head(part: str, bias: bool) -> Callable[[nn.Module], nn.Module]:
 
     def adapt(module: nn.Module) -> nn.Module:
         if not has_features(module) or type(module.head) is not nn.Linear:
-            raise ConfigError(
+            raise HeadNeededError(
                 f"{part} fits a linear layer to features: model {type(module).__name__} must have `features` and a plain linear layer `head`"
             )
         return with_head(bias)(module)

@@ -111,6 +111,7 @@ def rebalanced_head(strength: NonNegative = 0.1, samples: Count = 8) -> Part:
         update=update,
         own=with_private_head,
         reveals=Reveals(upload=TOLD),
+        assumes_sgd=True,  # it takes such steps itself, at the same learning rate
     )
 
 

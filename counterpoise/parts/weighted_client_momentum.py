@@ -122,6 +122,7 @@ def weighted_client_momentum(
         update=update,
         charts=CHARTS,
         follows_server=first < 1,
+        assumes_sgd=alpha != 1,  # the direction is on the scale of a gradient
         reveals=Reveals(
             tally=f"{OF_EACH_CLASS}, and the classes' shares of each client, added up",
             upload=f"{TRAVELLED}, and its score: how much of its data is of scarce classes",

@@ -18,11 +18,11 @@ from counterpoise.engines.choose import build_engine
 from counterpoise.errors import ConfigError, legal_words, short
 from counterpoise.metrics import shots_from_sets, shots_paper
 from counterpoise.metrics.scoring import Scoring
-from counterpoise.models.model import MODELS, build_model
 from counterpoise.registry.schema import Named
 from counterpoise.run.build import Connect, build_simulation, shots_by_counts
 from counterpoise.run.config.experiment import Experiment
 from counterpoise.run.config.tables import DataTable, EvaluateTable, PartitionTable, ThresholdTable
+from counterpoise.run.first_model import build_named_model
 from counterpoise.run.simulation import Simulation
 
 
@@ -74,8 +74,12 @@ def assemble(
     """The simulation of an experiment; a federation or model given here replaces that of the config."""
     federation = federation or load_federation(experiment)
     shape, classes = federation.input_shape, len(federation.classes)
-    builder = MODELS.build(experiment.model.name, experiment.model.arguments)
-    module = model or build_model(experiment.model.name, builder, shape, classes)
+    named, seed = experiment.model, experiment.seed
+    module, drawn = (
+        (model, False)
+        if model is not None
+        else build_named_model(named.name, named.arguments, shape, classes, seed)
+    )
     return build_simulation(
         federation,
         experiment.build_method(),
@@ -87,7 +91,7 @@ def assemble(
         engine=experiment.engine,
         augment=build_augmentation(experiment.data.augment),
         scoring=build_scoring(experiment.evaluate, federation, _positive(experiment, federation)),
-        draw_parameters=model is None,
+        draw_parameters=drawn,
         weights=experiment.model.weights,
         freeze=tuple(experiment.model.freeze or ()),
         head=experiment.model.head,

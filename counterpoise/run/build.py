@@ -13,7 +13,7 @@ from torch import nn
 from counterpoise.client.functional import FunctionalModel
 from counterpoise.client.probing import names_given
 from counterpoise.client.round import enroll
-from counterpoise.client.trial import SAMPLES, refuse_lazy, try_batch
+from counterpoise.client.trial import example_of, refuse_lazy, try_batch
 from counterpoise.core.local import Local
 from counterpoise.core.method import Method, MethodSpec, build_method
 from counterpoise.core.rng import generator
@@ -29,12 +29,11 @@ from counterpoise.metrics import Shots, shots_of_counts
 from counterpoise.metrics.probe import ProbeSpec, build_probes
 from counterpoise.metrics.scoring import Scoring
 from counterpoise.models.heads import Head
-from counterpoise.models.model import MODELS, build_model
 from counterpoise.parts.optimizer import with_local
 from counterpoise.privacy.settings import PrivacySettings
 from counterpoise.registry.schema import Count, Seed
 from counterpoise.registry.settings import check_arguments, settings_of
-from counterpoise.run.first_model import adapt_model, start_from
+from counterpoise.run.first_model import adapt_model, build_named_model, start_from
 from counterpoise.run.simulation import Simulation
 from counterpoise.server.cohort import Cohort
 from counterpoise.system.capacity import check_fits
@@ -85,15 +84,15 @@ def build_simulation(
     federation = federation.to(choose_device(settings.device), dtype)
     composed = with_local(method if isinstance(method, Method) else build_method(method), local)
     if isinstance(model, str):
-        shape, classes = federation.input_shape, len(federation.classes)
-        model = build_model(model, MODELS.build(model), shape, classes)
-        draw_parameters = True
+        shape, count = federation.input_shape, len(federation.classes)
+        model, draw_parameters = build_named_model(model, {}, shape, count, seed)
     refuse_lazy(model)
     place = federation.train.x.device, dtype
-    module = adapt_model(composed, model, generator(seed, "init"), draw_parameters, head, freeze, place)
+    example, classes = example_of(federation.input_shape, place), len(federation.classes)
+    stream = generator(seed, "init")
+    module = adapt_model(composed, model, stream, draw_parameters, head, freeze, place, example, classes)
     start_from(module, weights)
-    example = torch.zeros(SAMPLES, *federation.input_shape, dtype=dtype, device=place[0])
-    draws = try_batch(module, example, len(federation.classes))
+    draws = try_batch(module, example, classes)
     functional = FunctionalModel(module, half=settings.precision == "bf16", draws=draws)
     local = local.resolve_batching(functional.has_batch_norm)
     _check_precision(functional, settings, federation)

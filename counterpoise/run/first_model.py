@@ -3,19 +3,36 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from counterpoise.core.method import Method
+from counterpoise.core.rng import key_bits
 from counterpoise.errors import ConfigError, short
-from counterpoise.models.heads import Head, exchange_head
+from counterpoise.models.foreign import build_foreign, is_foreign
+from counterpoise.models.headed import with_found_head
+from counterpoise.models.heads import Head, HeadNeededError, exchange_head
 from counterpoise.models.init import initialise
+from counterpoise.models.model import MODELS, build_model
 from counterpoise.models.pretrained import check_patterns, freeze, load_weights
 from counterpoise.run.store.folder import RunFolder
+
+
+def build_named_model(
+    name: str, arguments: Mapping[str, Any], shape: tuple[int, ...], classes: int, seed: int
+) -> tuple[nn.Module, bool]:
+    """The model of this name, and whether its parameters are still to be drawn: a foreign one comes with its own."""
+    if not is_foreign(name):
+        return build_model(name, MODELS.build(name, arguments), shape, classes), True
+    key = key_bits(seed, "foreign model")
+    return build_model(
+        name, lambda shape, classes: build_foreign(name, arguments, shape, classes, key), shape, classes
+    ), False
 
 
 def adapt_model(
@@ -26,14 +43,26 @@ def adapt_model(
     head: Head | None,
     patterns: Sequence[str],
     place: tuple[torch.device, torch.dtype],
+    example: Tensor,
+    classes: int,
 ) -> nn.Module:
     """A copy of the module in its place, with another head and adapted by the method; new layers are always initialised.
 
-    Parameters are frozen before and after: a method may refuse a frozen head, or have replaced it.
+    Parameters are frozen before and after: a method may refuse a frozen head, or have replaced it. Where a head is needed
+    and none has that name, the last layer is looked for by the example, inputs [2, ...].
     """
-    module = deepcopy(module)
-    known = set(module.modules())
-    adapted = method.adapt(freeze(exchange_head(module, head), patterns)).to(*place)
+
+    def adapt(module: nn.Module) -> nn.Module:
+        return method.adapt(freeze(exchange_head(module, head), patterns)).to(*place)
+
+    own = deepcopy(module)
+    known = set(own.modules())
+    try:
+        adapted = adapt(own)
+    except HeadNeededError as error:
+        own = with_found_head(deepcopy(module).to(*place), example, classes, str(error))
+        known = set(own.modules())
+        adapted = adapt(own)
     check_patterns(adapted, patterns)
     for layer in [adapted] if draw_parameters else [one for one in adapted.modules() if one not in known]:
         initialise(layer, stream)

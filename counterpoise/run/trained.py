@@ -10,16 +10,18 @@ from torch import Tensor, nn
 
 from counterpoise.client.functional import FunctionalModel, scored_outputs
 from counterpoise.client.measure import BATCH
+from counterpoise.client.trial import example_of
 from counterpoise.core.rng import generator
 from counterpoise.data.dataset import Scaling
 from counterpoise.data.preprocessing import Preprocessing
 from counterpoise.errors import ConfigError, DataError
+from counterpoise.models.foreign import check_trusted
+from counterpoise.models.headed import whole_network
 from counterpoise.models.heads import has_features
-from counterpoise.models.model import MODELS, build_model
 from counterpoise.models.pretrained import load_weights
 from counterpoise.parts.optimizer import with_local
 from counterpoise.run.config.experiment import Experiment
-from counterpoise.run.first_model import adapt_model
+from counterpoise.run.first_model import adapt_model, build_named_model
 
 
 class Predictions(NamedTuple):
@@ -91,15 +93,18 @@ class TrainedModel(nn.Module):
 def build_trained(experiment: Experiment, how: Preprocessing, weights: Path) -> TrainedModel:
     """The model that a config describes, with the weights of a file in it."""
     given, form = experiment.model, how.form
-    builder = MODELS.build(given.name, given.arguments)
-    module = build_model(given.name, builder, form.shape, len(form.classes))
+    check_trusted(given.name)
+    module, drawn = build_named_model(
+        given.name, given.arguments, form.shape, len(form.classes), experiment.seed
+    )
     method = with_local(experiment.build_method(), experiment.local)
     place = torch.device("cpu"), getattr(torch, experiment.engine.dtype)
     stream = generator(experiment.seed, "init")
-    module = adapt_model(method, module, stream, True, given.head, tuple(given.freeze or ()), place)
+    example, frozen = example_of(form.shape, place), tuple(given.freeze or ())
+    module = adapt_model(method, module, stream, drawn, given.head, frozen, place, example, len(form.classes))
     if lacking := load_weights(module, weights):
         raise DataError(f"{weights} lacks {lacking[0]}, which the model has")
-    return TrainedModel(module.requires_grad_(False), how)
+    return TrainedModel(whole_network(module).requires_grad_(False), how)
 
 
 def need_pandas() -> Any:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from counterpoise.data.dataset import DATASETS
 from counterpoise.data.partition import PARTITIONS
 from counterpoise.errors import ConfigError, CounterpoiseError
+from counterpoise.models.foreign import check_form, is_foreign
 from counterpoise.models.model import MODELS
 from counterpoise.results.progress import RUNS
 from counterpoise.results.results import TUNING, RunResult, read_result
@@ -107,12 +108,12 @@ def make_job(
 def check_names(experiment: Experiment) -> None:
     """Refuse unknown names and arguments."""
     experiment.build_method()
-    for registry, table in (
-        (DATASETS, experiment.data),
-        (PARTITIONS, experiment.partition),
-        (MODELS, experiment.model),
-    ):
+    for registry, table in ((DATASETS, experiment.data), (PARTITIONS, experiment.partition)):
         registry.build(table.name, table.arguments)
+    if is_foreign(experiment.model.name):
+        check_form(experiment.model.name)  # its code is imported only by the run itself
+    else:
+        MODELS.build(experiment.model.name, experiment.model.arguments)
 
 
 def name_apart(jobs: Iterator[Job]) -> list[Job]:

@@ -46,6 +46,12 @@ def test_records_equal_the_loop_bit_for_bit(spec: MethodSpec, tmp_path: Path) ->
     assert sorted(remote.engine.memory) == sorted(alone.engine.memory)
 
 
+def test_adam_travels_too(tmp_path: Path) -> None:
+    settings = {"local": Local(optimizer="adamw", lr=0.01, batch_size=12, weight_decay=0.1), "rounds": 2}
+    alone, (remote, _) = simulate("feddyn", **settings), over_flower("feddyn", tmp_path, **settings)
+    assert _digest(run_rounds(remote)) == _digest(run_rounds(alone))
+
+
 @pytest.mark.parametrize("spec", ["fedavg", "scaffold", COMPOSITIONS[1]], ids=spec_name)
 def test_buffers_and_float32_travel_too(spec: MethodSpec, tmp_path: Path) -> None:
     shape = (2, 6, 6)

@@ -74,4 +74,4 @@ def test_a_client_keeps_its_last_local_model() -> None:
 
 def test_a_model_without_features_is_refused() -> None:
     with pytest.raises(ConfigError, match="features"):
-        simulate("moon", model=nn.Sequential(nn.Flatten(), nn.Linear(5, 4)))
+        simulate("moon", model=nn.Sequential(nn.Linear(5, 4), nn.Tanh()))

@@ -306,8 +306,11 @@ def test_a_fixed_frame_of_class_directions_gives_uniform_weights() -> None:
 
 
 def test_a_model_without_a_last_linear_layer_is_refused_in_one_line() -> None:
-    with pytest.raises(ConfigError, match=r"^model Sequential must have a linear layer `head`$"):
-        simulate("aggregation_balancer", model=nn.Sequential(nn.Flatten(), nn.Linear(5, 4)))
+    with pytest.raises(
+        ConfigError,
+        match=r"^model Sequential must have a linear layer `head`; no linear layer with 4 outputs gives",
+    ):
+        simulate("aggregation_balancer", model=nn.Sequential(nn.Linear(5, 4), nn.Tanh()))
 
 
 def _charted(sim: Simulation, state: ServerState) -> dict[str, list[float]]:

@@ -103,4 +103,4 @@ def test_a_model_without_features_is_refused() -> None:
     with pytest.raises(
         ConfigError, match="decorrelation needs a model with `features` and `head`, not Sequential"
     ):
-        simulate("feddecorr", model=nn.Sequential(nn.Flatten(), nn.Linear(5, 4)))
+        simulate("feddecorr", model=nn.Sequential(nn.Linear(5, 4), nn.Tanh()))

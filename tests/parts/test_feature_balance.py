@@ -232,4 +232,4 @@ def test_the_released_variant_is_cross_entropy_in_practice() -> None:
 
 def test_a_model_without_features_is_refused_in_one_line() -> None:
     with pytest.raises(ConfigError, match="needs a model with `features` and `head`, not Sequential"):
-        simulate("fedbal", model=nn.Sequential(nn.Flatten(), nn.Linear(5, 4)))
+        simulate("fedbal", model=nn.Sequential(nn.Linear(5, 4), nn.Tanh()))

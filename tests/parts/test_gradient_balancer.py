@@ -199,7 +199,7 @@ def test_a_controlled_class_that_a_client_lacks_is_pushed_down_less() -> None:
 
 
 def test_a_model_without_a_linear_head_is_refused_only_where_its_rows_are_measured() -> None:
-    body = nn.Sequential(nn.Flatten(), nn.Linear(5, 4))
+    body = nn.Sequential(nn.Linear(5, 4), nn.Tanh())
     simulate({"fedgrab": {"controlled": "all"}}, model=body).close()
     with pytest.raises(ConfigError, match="linear layer `head`"):
         simulate("fedgrab", model=body)

@@ -102,4 +102,4 @@ def test_the_saved_model_is_the_one_that_was_scored(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", BOTH)
 def test_a_model_without_a_linear_head_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="head"):
-        simulate(["fedavg", name], model=nn.Sequential(nn.Flatten(), nn.Linear(5, 4)))
+        simulate(["fedavg", name], model=nn.Sequential(nn.Linear(5, 4), nn.Tanh()))

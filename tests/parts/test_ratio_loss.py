@@ -93,7 +93,7 @@ def test_without_samples_of_the_server_it_is_refused() -> None:
 
 
 def test_a_model_that_does_not_name_its_features_is_refused() -> None:
-    model = nn.Sequential(nn.Flatten(), nn.Linear(5, 4))
+    model = nn.Sequential(nn.Linear(5, 4), nn.Tanh())
     with pytest.raises(ConfigError, match="needs a model with `features` and `head`, not "):
         simulate(AUXILIARY, model=model)
     run_rounds(simulate(AUXILIARY, model=small_model()), rounds=1)

@@ -58,7 +58,10 @@ class PartitionTable(OpenTable, table="partition"):
 class ModelTable(OpenTable, table="model"):
     """The model. Further keys are arguments of the model."""
 
-    name: Annotated[str, "a model of `counterpoise ls models`"] = "mlp"
+    name: Annotated[
+        str,
+        "a model of `counterpoise ls models`, or code of another package that is imported: timm:NAME, torchvision:NAME, package.module:function",
+    ] = "mlp"
     weights: Annotated[
         str | None,
         "what the model starts from: a safetensors file, or the folder of a finished run; it may lack tensors of `head`, which are drawn",

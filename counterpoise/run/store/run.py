@@ -150,16 +150,17 @@ def _finish(
 ) -> dict[str, Any]:
     folder, simulation = run.folder, run.simulation
     params, buffers = simulation.presented(state)
-    whole = simulation.work.model.frozen() | params | buffers
-    model = save({name: t.detach().cpu().contiguous() for name, t in whole.items()})
+    model = simulation.work.model
+    whole = model.own_names(model.frozen() | params | buffers)
+    content = save({name: t.detach().cpu().contiguous() for name, t in whole.items()})
     summary = seal(
         {
             **summarise(simulation, state, rows, seconds),
             "state_sha256": _state_digest(state, simulation.engine.memory, metrics),
-            "files_sha256": _file_digests(run, metrics, model),
+            "files_sha256": _file_digests(run, metrics, content),
         }
     )
-    write_atomically(folder.model, model)
+    write_atomically(folder.model, content)
     folder.write_json(folder.summary, summary)
     return summary
 
