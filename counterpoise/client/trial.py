@@ -18,6 +18,10 @@ from counterpoise.models.outputs import logits_of
 SAMPLES = 2  # a norm over a batch of one has nothing to compare
 
 
+class UnfitInputError(ConfigError):
+    """A model cannot take inputs of this shape or type."""
+
+
 class _GlobalDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Finds operations that draw from torch's global stream."""
 
@@ -50,7 +54,7 @@ def try_batch(module: nn.Module, x: Tensor, classes: int) -> bool:
     """Whether the model draws in training; a model that does not fit inputs x [2, ...] or the classes is refused."""
     keyed, stray = KeyedDraws(torch.zeros((), dtype=torch.int64, device=x.device)), _GlobalDraws()
     with torch.no_grad(), keyed, stray:
-        outputs = _said(deepcopy(module).train(), x)
+        outputs = _said(deepcopy(module).to(x.device).train(), x)
     logits = logits_of(outputs)
     if stray.found:
         raise ConfigError(
@@ -70,6 +74,6 @@ def _said(module: Callable[[Tensor], Any], x: Tensor) -> Any:
         raise
     except Exception as error:
         said = str(error).strip().splitlines()
-        raise ConfigError(
+        raise UnfitInputError(
             f"model: a batch {list(x.shape)} of {x.dtype} cannot go through it: {type(error).__name__}: {said[0] if said else ''}"
         ) from error

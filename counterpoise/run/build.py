@@ -13,7 +13,7 @@ from torch import nn
 from counterpoise.client.functional import FunctionalModel
 from counterpoise.client.probing import names_given
 from counterpoise.client.round import enroll
-from counterpoise.client.trial import SAMPLES, refuse_lazy, try_batch
+from counterpoise.client.trial import refuse_lazy
 from counterpoise.core.local import Local
 from counterpoise.core.method import Method, MethodSpec, build_method
 from counterpoise.core.rng import generator
@@ -34,7 +34,7 @@ from counterpoise.parts.optimizer import with_local
 from counterpoise.privacy.settings import PrivacySettings
 from counterpoise.registry.schema import Count, Seed
 from counterpoise.registry.settings import check_arguments, settings_of
-from counterpoise.run.first_model import adapt_model, start_from
+from counterpoise.run.first_model import adapt_model, fit_inputs, start_from
 from counterpoise.run.simulation import Simulation
 from counterpoise.server.cohort import Cohort
 from counterpoise.system.capacity import check_fits
@@ -92,8 +92,7 @@ def build_simulation(
     place = federation.train.x.device, dtype
     module = adapt_model(composed, model, generator(seed, "init"), draw_parameters, head, freeze, place)
     start_from(module, weights)
-    example = torch.zeros(SAMPLES, *federation.input_shape, dtype=dtype, device=place[0])
-    draws = try_batch(module, example, len(federation.classes))
+    federation, draws = fit_inputs(module, federation, dtype, local.batch_size)
     functional = FunctionalModel(module, half=settings.precision == "bf16", draws=draws)
     local = local.resolve_batching(functional.has_batch_norm)
     _check_precision(functional, settings, federation)
