@@ -79,6 +79,10 @@ def fit_inputs(
     Whole numbers become floats where the model takes floats; one with an embedding does not, and gets them as they are.
     """
     place, classes, count = federation.train.x.device, len(federation.classes), min(SAMPLES, batch_size)
+    if not federation.whole and federation.scaling.whole:
+        raise ConfigError(
+            f"inputs must be whole numbers, as their scaling says, not {federation.train.x.dtype}"
+        )
     if not federation.whole:
         example = torch.zeros(count, *federation.input_shape, dtype=dtype, device=place)
         return federation, try_batch(module, example, classes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -31,7 +31,7 @@ class Lstm(nn.Module):
 
 
 class Gru(nn.Module):
-    """In both directions, with a start that the network learns not; returns logits and states, as a tuple."""
+    """In both directions; answers logits and states, as a tuple."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -265,7 +265,7 @@ class UNet(nn.Module):
 
 
 class Temporal(nn.Module):
-    """Dilated causal convolutions over time, with weight norm by hand and channel dropout."""
+    """Dilated causal convolutions over time, with channel dropout."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -281,7 +281,8 @@ class BatchNormMlp(nn.Sequential):
     """BatchNorm1d, with a mean over all batches, and PReLU."""
 
     def __init__(self) -> None:
-        layers = nn.Flatten(), nn.Linear(24, 8), nn.BatchNorm1d(8), nn.PReLU(), nn.Linear(8, CLASSES)
+        norm = nn.BatchNorm1d(8, momentum=None)
+        layers = nn.Flatten(), nn.Linear(24, 8), norm, nn.PReLU(), nn.Linear(8, CLASSES)
         super().__init__(*layers)
 
 
@@ -298,7 +299,7 @@ NETWORKS: Mapping[str, Foreign] = {
     "GRU": Foreign(Gru, "nn.GRU in both directions; answers a tuple", "series"),
     "Transformer": Foreign(Transformer, "nn.TransformerEncoder, dropout", "series"),
     "temporal CNN": Foreign(Temporal, "dilated nn.Conv1d, nn.Dropout1d, F.elu", "series"),
-    "BatchNorm MLP": Foreign(BatchNormMlp, "nn.BatchNorm1d, nn.PReLU", "series"),
+    "BatchNorm MLP": Foreign(BatchNormMlp, "nn.BatchNorm1d with a mean over all batches, nn.PReLU", "series"),
     "text classifier": Foreign(TextClassifier, "nn.Embedding with padding_idx, nn.Dropout", "tokens"),
     "text CNN": Foreign(TextConvolution, "nn.Embedding, nn.Conv1d of two widths, amax", "tokens"),
     "BERT-like": Foreign(
@@ -310,6 +311,9 @@ NETWORKS: Mapping[str, Foreign] = {
         "floats and token ids, in order", "towers",
     ),
     "GroupNorm CNN": Foreign(lambda: _cnn(lambda c: nn.GroupNorm(2, c)), "nn.GroupNorm, nn.MaxPool2d, nn.SiLU"),
+    "InstanceNorm CNN": Foreign(
+        lambda: _cnn(lambda c: nn.InstanceNorm2d(c, track_running_stats=True)), "nn.InstanceNorm2d with running statistics"
+    ),
     "LayerNorm CNN": Foreign(lambda: _cnn(ChannelLayerNorm), "nn.LayerNorm over channels"),
     "BatchNorm CNN": Foreign(lambda: _cnn(nn.BatchNorm2d), "nn.BatchNorm2d, nn.AvgPool2d"),
     "separable CNN": Foreign(_separable, "depthwise and pointwise nn.Conv2d, nn.ReLU6, nn.Dropout"),
@@ -326,13 +330,12 @@ def inputs_like(kind: str, labels: Tensor, stream: torch.Generator) -> Tensor:
     """[n, ...] inputs of a kind, which hold a little of their labels."""
     count, hint = len(labels), labels.view(-1, 1)
     ids = (torch.randint(1, WORDS - CLASSES, (count, LENGTH), generator=stream) + hint).long()
-    known: dict[str, Any] = {"tokens": ids}
     if kind == "masked":
         lengths = torch.randint(1, LENGTH + 1, (count, 1), generator=stream)
         return torch.cat([ids, (torch.arange(LENGTH) < lengths).long()], 1)
     if kind == "towers":
         return torch.cat([torch.randn(count, 3, generator=stream) + hint, ids.float()], 1)
-    if kind in known:
+    if kind == "tokens":
         return ids
     shape = SERIES if kind == "series" else IMAGE
     noise = torch.randn(count, *shape, generator=stream, dtype=torch.float64)
