@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,8 +17,13 @@ from counterpoise.data.dataset import Scaling
 from counterpoise.data.form import form_from_json
 from counterpoise.data.own import open_data
 from counterpoise.errors import ConfigError, DataError
+from counterpoise.models.model import MODELS, Builder
+from counterpoise.registry.registry import Entry
 from counterpoise.run.build import build_simulation
+from counterpoise.run.config.experiment import make_experiment
 from counterpoise.run.joined import share_samples
+from counterpoise.run.runner import start
+from counterpoise.trained.predict import predict_file
 
 WORDS, LENGTH = 12, 4
 Y = torch.arange(24) % 3
@@ -138,3 +144,26 @@ def test_runs_that_share_their_samples_keep_ids() -> None:
 
     assert second.work.federation.train.x is first.work.federation.train.x
     assert second.work.federation.scaling.whole
+
+
+def test_a_run_of_a_config_keeps_ids_and_predicts_from_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def reader() -> Builder:
+        return lambda shape, classes: Text()
+
+    assert "reader" not in MODELS.names()  # which also loads the others
+    monkeypatch.setitem(MODELS._entries, "reader", Entry("reader", reader))
+    file, folder = tmp_path / "ids.npz", tmp_path / "run"
+    np.savez(file, x=IDS.numpy(), y=Y.numpy())
+    tables: dict[str, Any] = {
+        "data": {"name": "arrays", "path": str(file)}, "partition": {"name": "iid", "clients": 2},
+        "model": {"name": "reader"}, "method": "fedavg", "rounds": 12, "local": {"lr": 1.0, "batch_size": 4},
+    }  # fmt: skip
+
+    summary = start(make_experiment(tables), folder)
+    run = cp.load_run(folder)
+
+    assert summary["accuracy"] == 1.0
+    assert run.preprocessing.form.scaling.whole
+    assert predict_file(run, file).scores()["accuracy"] == 1.0
