@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from counterpoise.data.federation import Federation
     from counterpoise.data.partition import PARTITIONS
     from counterpoise.engines.choose import EngineSettings
+    from counterpoise.models.inputs import SeveralInputs, pack_inputs
     from counterpoise.models.model import MODELS
     from counterpoise.report.table import table
     from counterpoise.server.cohort import Cohort
@@ -44,6 +45,8 @@ _HOMES = {
     "Federation": "data.federation",
     "PARTITIONS": "data.partition",
     "EngineSettings": "engines.choose",
+    "SeveralInputs": "models.inputs",
+    "pack_inputs": "models.inputs",
     "MODELS": "models.model",
     "table": "report.table",
     "Cohort": "server.cohort",
@@ -64,6 +67,7 @@ __all__ = [
     "Method",
     "Part",
     "Samples",
+    "SeveralInputs",
     "__version__",
     "advise",
     "build_method",
@@ -71,6 +75,7 @@ __all__ = [
     "load_data",
     "load_run",
     "method",
+    "pack_inputs",
     "part",
     "simulate",
     "split",

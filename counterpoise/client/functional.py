@@ -18,7 +18,7 @@ from counterpoise.core.tree import Params
 from counterpoise.models.draws import KeyedDraws
 from counterpoise.models.headed import own_name, whole_network
 from counterpoise.models.heads import has_features
-from counterpoise.models.norms import with_own_norms
+from counterpoise.models.norms import counts_batches, goes_by_batches, with_own_norms
 from counterpoise.models.outputs import logits_of
 from counterpoise.models.patches import by_patches
 
@@ -59,9 +59,10 @@ class FunctionalModel:
         self.module = module
         self.half = half
         self.draws = draws
-        self.has_batch_norm = any("BatchNorm" in type(m).__name__ for m in module.modules())
+        self.has_batch_norm = any(map(goes_by_batches, module.modules()))
         self._scoring = self._training = _Splitter(module)
-        if half and self.has_batch_norm:  # torch's own does not run under vmap in bfloat16
+        # Torch's own does not run under vmap in bfloat16, nor with a mean over all batches.
+        if (half and self.has_batch_norm) or any(map(counts_batches, module.modules())):
             self._training = _Splitter(with_own_norms(module))
         if patches:
             self._training = _Splitter(by_patches(self._training.inner))

@@ -13,9 +13,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from counterpoise.errors import ConfigError, short
 from counterpoise.models.draws import KeyedDraws
+from counterpoise.models.heads import has_features
 from counterpoise.models.outputs import logits_of
 
 SAMPLES = 2  # a norm over a batch of one has nothing to compare
+
+
+class UnfitInputError(ConfigError):
+    """A model cannot take inputs of this shape or type."""
 
 
 class _GlobalDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -55,8 +60,9 @@ def example_of(shape: Sequence[int], place: tuple[torch.device, torch.dtype]) ->
 def try_batch(module: nn.Module, x: Tensor, classes: int) -> bool:
     """Whether the model draws in training; a model that does not fit inputs x [2, ...] or the classes is refused."""
     keyed, stray = KeyedDraws(torch.zeros((), dtype=torch.int64, device=x.device)), _GlobalDraws()
+    copied = deepcopy(module).to(x.device)
     with torch.no_grad(), keyed, stray:
-        outputs = _said(deepcopy(module).train(), x)
+        outputs = _said(copied.train(), x)
     logits = logits_of(outputs)
     if stray.found:
         raise ConfigError(
@@ -66,7 +72,31 @@ def try_batch(module: nn.Module, x: Tensor, classes: int) -> bool:
         raise ConfigError(
             f"model: a batch {list(x.shape)} must give floating-point logits [{len(x)}, {classes}], one for each of the {classes} classes, not {logits.dtype} {list(logits.shape)}"
         )
+    _check_features(copied.eval(), x)
     return keyed.count > 0
+
+
+@torch.no_grad()
+def _check_features(module: nn.Module, x: Tensor) -> None:
+    """A model with `features` and `head` is trained as one after the other: that must be what it is."""
+    if not has_features(module):
+        return
+    x = (
+        torch.arange(x.numel(), device=x.device).view(x.shape).cos().to(x.dtype)
+        if x.is_floating_point()
+        else x
+    )
+    whole = logits_of(module(x))
+    try:
+        features: Any = module.features(x)  # type: ignore[operator]
+        split: Tensor = module.head(features)  # type: ignore[operator]
+        alike = features.shape[:1] == x.shape[:1] and torch.allclose(split, whole, 1e-2, 1e-3, equal_nan=True)
+    except (RuntimeError, TypeError, ValueError, AttributeError):
+        alike = False
+    if not alike:
+        raise ConfigError(
+            f"model {type(module).__name__}: head(features(x)) must be what the model gives for x, since it is trained so; let `features` do all that comes before `head`, or name one of them otherwise"
+        )
 
 
 def _said(module: Callable[[Tensor], Any], x: Tensor) -> Any:
@@ -76,6 +106,6 @@ def _said(module: Callable[[Tensor], Any], x: Tensor) -> Any:
         raise
     except Exception as error:
         said = str(error).strip().splitlines()
-        raise ConfigError(
+        raise UnfitInputError(
             f"model: a batch {list(x.shape)} of {x.dtype} cannot go through it: {type(error).__name__}: {said[0] if said else ''}"
         ) from error

@@ -38,6 +38,11 @@ def as_whole(where: str, given: Any) -> Tensor:
     return found.long()
 
 
+def is_whole(x: Tensor) -> bool:
+    """Whether inputs are whole numbers; bytes are pixels."""
+    return not (x.is_floating_point() or x.is_complex() or x.dtype in (torch.bool, torch.uint8))
+
+
 def pair(where: str, x: Any, y: Any) -> None:
     """Inputs and labels are tensors of the same length."""
     for name, given in (("x", x), ("y", y)):

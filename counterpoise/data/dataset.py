@@ -21,7 +21,7 @@ from counterpoise.registry.registry import Registry
 class Samples(NamedTuple):
     """Inputs and labels, row by row."""
 
-    x: Tensor  # [n, ...] uint8 or float32
+    x: Tensor  # [n, ...] uint8, whole numbers or floats
     y: Tensor  # [n] int64
 
     def take(self, rows: Tensor) -> Samples:
@@ -78,7 +78,7 @@ def are_labels(given: Any, classes: int) -> bool:
 
 
 class Scaling(NamedTuple):
-    """Raw input to model input: ``x * scale + shift``, broadcast over a sample."""
+    """Raw input to model input: ``x * scale + shift``, broadcast over a sample; in whole numbers it leaves token ids alone."""
 
     scale: Tensor
     shift: Tensor
@@ -86,9 +86,17 @@ class Scaling(NamedTuple):
     def __call__(self, x: Tensor) -> Tensor:
         return x.to(self.scale.dtype) * self.scale + self.shift
 
+    @property
+    def whole(self) -> bool:
+        """Whether the model takes whole numbers as they are."""
+        return not self.scale.is_floating_point()
+
     def to(self, *where: torch.device | torch.dtype) -> Scaling:
+        """Placed, and in another type, unless it is of whole numbers."""
         scale, shift = self
         for place in where:
+            if self.whole and isinstance(place, torch.dtype):
+                continue
             scale, shift = scale.to(place), shift.to(place)
         return Scaling(scale, shift)
 
@@ -111,6 +119,11 @@ def pixel_scaling(mean: tuple[float, ...], std: tuple[float, ...]) -> Scaling:
 
 def no_scaling() -> Scaling:
     return Scaling(torch.tensor(1.0), torch.tensor(0.0))
+
+
+def whole_scaling() -> Scaling:
+    """Of inputs that are whole numbers, such as token ids, and stay so."""
+    return Scaling(torch.tensor(1), torch.tensor(0))
 
 
 @dataclass(frozen=True)

@@ -85,12 +85,12 @@ class Federation:
         return own._replace(held_out=held, held_out_labels=self._labels[held])
 
     def to(self, device: torch.device | str, dtype: torch.dtype = torch.float32) -> Federation:
-        """The same data on a device with float inputs as `dtype`; uint8 pixels stay bytes until they are used."""
+        """The same data on a device with float inputs as `dtype`; pixels and whole numbers stay so until they are used."""
         move = torch.device(device)
-        raw = self.train.x.dtype
+        kind = self._kind(dtype)
 
         def place(samples: Samples) -> Samples:
-            return Samples(samples.x.to(move, raw if raw == torch.uint8 else dtype), samples.y.to(move))
+            return Samples(samples.x.to(move, kind), samples.y.to(move))
 
         return replace(
             self,
@@ -100,3 +100,23 @@ class Federation:
             scaling=self.scaling.to(move, dtype),
             held_out=tuple(rows.to(move) for rows in self.held_out),
         )
+
+    def _halves(self) -> list[Tensor]:
+        return [half.x for half in (self.train, self.test, self.validation) if half is not None]
+
+    def _kind(self, dtype: torch.dtype) -> torch.dtype:
+        """How inputs are kept: bytes, whole numbers of 64 bits where all are whole, or `dtype`."""
+        if self.train.x.dtype == torch.uint8:
+            return torch.uint8
+        return torch.int64 if all(map(check.is_whole, self._halves())) else dtype
+
+    @property
+    def whole(self) -> bool:
+        """Whether inputs are kept as whole numbers, as `to` leaves them."""
+        return self.train.x.dtype == torch.int64
+
+    def extremes(self) -> Tensor:
+        """[2, ...] the largest and the smallest number in each place of a sample, on the CPU."""
+        halves = [x for x in self._halves() if len(x)] or [self.train.x.new_zeros(1, *self.input_shape)]
+        high, low = ([pick(x, 0).cpu() for x in halves] for pick in (torch.amax, torch.amin))
+        return torch.stack([torch.stack(high).amax(0), torch.stack(low).amin(0)])

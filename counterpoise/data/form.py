@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from counterpoise.data.dataset import Samples, Scaling
+from counterpoise.data.dataset import Samples, Scaling, whole_scaling
 from counterpoise.data.faults import MAX_BYTES, MAX_CLASSES, MAX_DIMENSIONS
 from counterpoise.data.tables.encoder import Encoder
 from counterpoise.errors import DataError
@@ -42,10 +42,14 @@ class DataForm(NamedTuple):
             "columns": columns,
         }
 
+    @property
+    def kind(self) -> torch.dtype:
+        """The type of inputs before they are scaled."""
+        return torch.uint8 if self.pixels else torch.int64 if self.scaling.whole else torch.float32
+
     def no_samples(self) -> Samples:
         """An empty test set of this form."""
-        kind = torch.uint8 if self.pixels else torch.float32
-        return Samples(torch.empty(0, *self.shape, dtype=kind), torch.empty(0, dtype=torch.int64))
+        return Samples(torch.empty(0, *self.shape, dtype=self.kind), torch.empty(0, dtype=torch.int64))
 
 
 def form_from_json(found: Any, bad: Bad) -> DataForm:
@@ -56,6 +60,8 @@ def form_from_json(found: Any, bad: Bad) -> DataForm:
     if not isinstance(found["pixels"], bool):
         raise bad("does not say whether inputs are pixels")
     scaling = _scaling(found["scaling"], shape, bad)
+    if scaling.whole and (found["pixels"] or found["columns"] is not None):
+        raise bad("has whole numbers as inputs, but pixels or columns")
     if found["columns"] is None:
         return DataForm(classes, shape, found["pixels"], scaling)
     columns, label = Encoder.from_json(found["columns"]), found["label"]
@@ -86,6 +92,10 @@ def _shape(given: Any, bad: Bad) -> tuple[int, ...]:
 def _scaling(given: Any, shape: tuple[int, ...], bad: Bad) -> Scaling:
     if not isinstance(given, dict) or set(given) != set(Scaling._fields):
         raise bad("has no scaling")
+    if all(type(factor) is int for factor in given.values()):  # 1 and 0, where floats are 1.0 and 0.0
+        if given != {"scale": 1, "shift": 0}:
+            raise bad("scales whole numbers")
+        return whole_scaling()
     return Scaling(*(_factor(given[name], shape, bad) for name in Scaling._fields))
 
 

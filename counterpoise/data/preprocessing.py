@@ -60,6 +60,8 @@ class Preprocessing(NamedTuple):
             return _pixels(where, x)
         if x.is_complex() or x.dtype == torch.bool:
             raise DataError(f"{where} holds {_kind(x)}; the model takes numbers")
+        if self.form.scaling.whole:
+            return _whole(where, x)
         numbers = x if x.is_floating_point() else x.float()
         check.finite(where, numbers)
         return numbers
@@ -127,6 +129,12 @@ def preprocessing_from_json(found: Any, whose: str) -> Preprocessing:
     if not are_labels(labels, len(form.classes)) or not isinstance(found["resized"], bool):
         raise bad("does not say which class a label means")
     return Preprocessing(form, labels, found["resized"])
+
+
+def _whole(where: str, x: Tensor) -> Tensor:
+    if not check.is_whole(x):
+        raise DataError(f"{where} holds {_kind(x)}; the model takes whole numbers, as it was trained")
+    return x.long()
 
 
 def _pixels(where: str, x: Tensor) -> Tensor:

@@ -156,7 +156,7 @@ def stacking_obstacle(work: Workplace) -> str | None:
     rows = torch.zeros(2, 2, dtype=torch.int64, device=work.device)
     inputs, labels = work.federation.scaling(work.federation.train.x[rows]), work.federation.train.y[rows]
     progress = Progress(
-        two(work.model.params()), two(work.model.buffers()), {}, torch.zeros_like(inputs.flatten(1)[:, 0])
+        two(work.model.params()), two(work.model.buffers()), {}, work.like(0).to(work.device).expand(2)
     )
     zero = progress.loss
     numbers: dict[str, Any] = dict.fromkeys(Stats._fields, zero)

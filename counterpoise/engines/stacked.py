@@ -16,6 +16,7 @@ from counterpoise.core.tree import Tree, concatenate, stack, take, tmap
 from counterpoise.engines.captured import CapturedSteps, CompiledStep, StackedStep, shape_of
 from counterpoise.engines.lanes import choose_width, schedule
 from counterpoise.engines.workplace import Opened, Workload, Workplace, visits_of
+from counterpoise.errors import ConfigError
 
 MOST_CAPTURED = 8  # shapes of chunks that are kept captured; further ones run uncaptured
 
@@ -50,6 +51,12 @@ class StackedTrainer:
                 self.chunk = -(-self.chunk // 2)
                 self._captured.clear()
                 torch.cuda.empty_cache()
+            except RuntimeError as error:
+                if words := _vmap_words(error):
+                    raise ConfigError(
+                        f'engine.name = "stacked" cannot train this model: {words}; use "loop" or "auto"'
+                    ) from error
+                raise
         if order != sorted(order):
             trained = take(trained, torch.tensor(order).argsort().to(self.work.device))
         ends = list(accumulate(len(load.tasks) for load in loads))
@@ -122,6 +129,12 @@ class StackedTrainer:
         return batch_of_visits(self.work, tmap(lambda v: v.index_select(1, index).squeeze(1), visits))
 
 
+def _vmap_words(error: RuntimeError) -> str:
+    """What vmap says of a model that it cannot run, in one line; empty for other errors."""
+    words = next(iter(str(error).strip().splitlines()), "")
+    return words if words.startswith("vmap") or "atching rule" in words else ""
+
+
 def _received(broadcasts: Sequence[Broadcast]) -> Tree:
     """The broadcast of one run, or those of several, stacked."""
     sent = [broadcast.to_tree() for broadcast in broadcasts]
@@ -145,4 +158,6 @@ def stack_plans(opened: Sequence[Opened], length: int) -> Tree:
 def batch_of_visits(work: Workplace, visits: Tree) -> Batch:
     """The batches [K, B] of one step, by one gather."""
     inputs = work.inputs(visits["rows"], visits["draws"])
-    return Batch(inputs, visits["labels"], visits["mask"].to(inputs.dtype), visits["passed"], visits["keys"])
+    return Batch(
+        inputs, visits["labels"], visits["mask"].to(work.model.dtype), visits["passed"], visits["keys"]
+    )

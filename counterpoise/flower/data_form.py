@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from counterpoise.data.dataset import Scaling, no_scaling, pixel_scaling
+from counterpoise.data.dataset import Scaling, no_scaling, pixel_scaling, whole_scaling
 from counterpoise.data.faults import MAX_CATEGORIES, MAX_NUMBER
 from counterpoise.data.form import DataForm, form_from_json
 from counterpoise.data.tables.encoder import Encoder, Number
@@ -51,17 +51,21 @@ def described(
     shape: list[Count] | None = None,
     mean: list[float] | None = None,
     deviation: list[float] | None = None,
+    whole: bool = False,
 ) -> DataForm:
     """Of a table: label, numbers = { name = [mean, deviation] } and words = { name = [word, ...] }; of a number with missing values
     [mean, deviation, their replacement], which adds an input that marks them; else the shape of a sample, and of images
-    the mean and deviation of each channel's pixels in [0, 1]."""
+    the mean and deviation of each channel's pixels in [0, 1]; whole: inputs are whole numbers, such as token ids, and stay so."""
     if len(classes) < PAIR or len(set(classes)) < len(classes):
         raise ConfigError(f"data.classes must be two or more names that differ, not {short(classes)}")
+    if whole and (shape is None or mean or deviation):
+        raise ConfigError("data.whole = true needs data.shape, and neither columns nor mean and deviation")
     if shape is None:
         return _table(tuple(classes), label, numbers or {}, words or {})
     if label or numbers or words:
         raise ConfigError("data.shape must not stand beside label, numbers or words, which describe a table")
-    scaling = _pixels(shape, mean, deviation) if mean or deviation else no_scaling()
+    plain = whole_scaling() if whole else no_scaling()
+    scaling = _pixels(shape, mean, deviation) if mean or deviation else plain
     return DataForm(tuple(classes), tuple(shape), bool(mean), scaling)
 
 
@@ -124,7 +128,7 @@ def to_config(form: DataForm) -> dict[str, Any]:
         numbers = {name: _moments(number) for name, number in form.columns.numbers.items()}
         words = {name: list(kinds) for name, kinds in form.columns.words.items()}
         return {**found, "label": form.label, "numbers": numbers, "words": words}
-    found["shape"] = list(form.shape)
+    found |= {"shape": list(form.shape)} | ({"whole": True} if form.scaling.whole else {})
     if form.pixels:
         deviation = 1 / (BYTE * form.scaling.scale.double())
         mean = -form.scaling.shift.double() * deviation

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from counterpoise.client.probing import check_samples
 from counterpoise.core.rng import numpy_generator
+from counterpoise.data import check
 from counterpoise.data.dataset import DATASETS, Dataset, Samples, Source, no_scaling
 from counterpoise.data.faults import check_share
 from counterpoise.data.federation import Federation
@@ -139,8 +140,11 @@ def _coloured(x: Tensor, form: DataForm) -> Tensor:
 
 
 def _check_fit(path: Path, samples: Samples, form: DataForm) -> None:
-    if tuple(samples.x.shape[1:]) != form.shape or (samples.x.dtype == torch.uint8) != form.pixels:
-        kind = "bytes" if form.pixels else "floats"
+    fits = (
+        check.is_whole(samples.x) if form.scaling.whole else (samples.x.dtype == torch.uint8) == form.pixels
+    )
+    if tuple(samples.x.shape[1:]) != form.shape or not fits:
+        kind = "bytes" if form.pixels else "whole numbers" if form.scaling.whole else "floats"
         raise DataError(
             f"{path}: samples are {tuple(samples.x.shape[1:])} {samples.x.dtype}; needs {form.shape} {kind}"
         )

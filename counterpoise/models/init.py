@@ -32,6 +32,7 @@ class DrawsItself(Protocol):
 @torch.no_grad()
 def initialise(module: nn.Module, generator: torch.Generator) -> None:
     """Draw every parameter: ``U(-1/sqrt(fan in), 1/sqrt(fan in))``, LSTM by its hidden size, norms to weight 1 and bias 0.
+    Embeddings: ``N(0, 1)``, and 0 for the word of padding.
 
     He's convolutions: weight ``N(0, 2 / fan out)`` with fan out = outputs x height x width of the kernel, bias 0.
 
@@ -47,6 +48,8 @@ def initialise(module: nn.Module, generator: torch.Generator) -> None:
             _reset_norm(layer)
         elif isinstance(layer, HeConv2d):
             _draw_he(layer, generator)
+        elif isinstance(layer, nn.Embedding):
+            _draw_embedding(layer, generator)
         else:
             _draw_uniform(layer, _bound(path, layer), generator)
 
@@ -62,7 +65,7 @@ def _bound(path: str, layer: nn.Module) -> float:
         return 1 / math.sqrt(layer.hidden)
     if isinstance(layer, _WEIGHTED):
         return 1 / math.sqrt(layer.weight[0].numel())
-    known = ", ".join(kind.__name__ for kind in (*_WEIGHTED, LSTM, *_NORMS))
+    known = ", ".join(kind.__name__ for kind in (*_WEIGHTED, LSTM, nn.Embedding, *_NORMS))
     raise ConfigError(
         f"initialise: no rule for {type(layer).__name__} at {short(path)}; it must be one of {known}"
     )
@@ -79,6 +82,13 @@ def _draw_he(layer: HeConv2d, generator: torch.Generator) -> None:
     layer.weight.copy_(drawn.normal_(0.0, math.sqrt(2 / fan_out), generator=generator))
     if layer.bias is not None:
         layer.bias.zero_()
+
+
+def _draw_embedding(layer: nn.Embedding, generator: torch.Generator) -> None:
+    drawn = torch.empty(layer.weight.shape, dtype=torch.float32, device=generator.device)
+    layer.weight.copy_(drawn.normal_(generator=generator))
+    if layer.padding_idx is not None:
+        layer.weight[layer.padding_idx].zero_()
 
 
 def _draw_uniform(layer: nn.Module, bound: float, generator: torch.Generator) -> None:

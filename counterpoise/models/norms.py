@@ -15,6 +15,17 @@ TorchBatchNorm: TypeAlias = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d | n
 _TORCH_KINDS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 
 
+def goes_by_batches(layer: nn.Module) -> bool:
+    """Whether what a layer computes or keeps depends on the whole batch, so that padding would enter it."""
+    tracks = isinstance(layer, nn.modules.batchnorm._NormBase) and layer.track_running_stats
+    return tracks or "BatchNorm" in type(layer).__name__
+
+
+def counts_batches(layer: nn.Module) -> bool:
+    """Whether torch's norm asks its counter of batches for a plain number, which it has not under vmap."""
+    return isinstance(layer, _TORCH_KINDS) and layer.momentum is None
+
+
 def make_norm(kind: NormKind, channels: int, groups: int = 2) -> nn.Module:
     """A norm over [B, channels, ...]; "layer" is one group, so it has an affine pair for each channel too."""
     if kind == "none":

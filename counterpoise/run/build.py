@@ -13,7 +13,7 @@ from torch import nn
 from counterpoise.client.functional import FunctionalModel
 from counterpoise.client.probing import names_given
 from counterpoise.client.round import enroll
-from counterpoise.client.trial import example_of, refuse_lazy, try_batch
+from counterpoise.client.trial import refuse_lazy
 from counterpoise.core.local import Local
 from counterpoise.core.method import Method, MethodSpec, build_method
 from counterpoise.core.rng import generator
@@ -33,7 +33,7 @@ from counterpoise.parts.optimizer import with_local
 from counterpoise.privacy.settings import PrivacySettings
 from counterpoise.registry.schema import Count, Seed
 from counterpoise.registry.settings import check_arguments, settings_of
-from counterpoise.run.first_model import adapt_model, build_named_model, start_from
+from counterpoise.run.first_model import adapt_model, build_named_model, first_inputs, fit_inputs, start_from
 from counterpoise.run.simulation import Simulation
 from counterpoise.server.cohort import Cohort
 from counterpoise.system.capacity import check_fits
@@ -88,11 +88,11 @@ def build_simulation(
         model, draw_parameters = build_named_model(model, {}, shape, count, seed)
     refuse_lazy(model)
     place = federation.train.x.device, dtype
-    example, classes = example_of(federation.input_shape, place), len(federation.classes)
+    example, classes = first_inputs(federation, place), len(federation.classes)
     stream = generator(seed, "init")
     module = adapt_model(composed, model, stream, draw_parameters, head, freeze, place, example, classes)
     start_from(module, weights)
-    draws = try_batch(module, example, classes)
+    federation, draws = fit_inputs(module, federation, dtype, local.batch_size)
     functional = FunctionalModel(module, half=settings.precision == "bf16", draws=draws)
     local = local.resolve_batching(functional.has_batch_norm)
     _check_precision(functional, settings, federation)

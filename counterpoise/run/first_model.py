@@ -5,14 +5,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from counterpoise.client.trial import SAMPLES, UnfitInputError, example_of, try_batch
 from counterpoise.core.method import Method
 from counterpoise.core.rng import key_bits
+from counterpoise.data.dataset import whole_scaling
+from counterpoise.data.federation import Federation
 from counterpoise.errors import ConfigError, short
 from counterpoise.models.foreign import build_foreign, is_foreign
 from counterpoise.models.headed import with_found_head
@@ -94,3 +98,44 @@ def start_from(module: nn.Module, weights: str | Path | None) -> None:
         )
     if not any(p.requires_grad for p in module.parameters()):
         raise ConfigError("every parameter of the model is frozen: there is nothing to train")
+
+
+def first_inputs(federation: Federation, place: tuple[torch.device, torch.dtype]) -> Tensor:
+    """Inputs [2, ...] by which the last layer of a foreign model is looked for."""
+    if federation.scaling.whole:
+        return federation.extremes()[:SAMPLES].to(place[0])
+    return example_of(federation.input_shape, place)
+
+
+def fit_inputs(
+    module: nn.Module, federation: Federation, dtype: torch.dtype, batch_size: int
+) -> tuple[Federation, bool]:
+    """The federation with inputs of the kind that the model takes, and whether the model draws.
+
+    Whole numbers become floats where the model takes floats; one with an embedding does not, and gets them as they are.
+    """
+    place, classes, count = federation.train.x.device, len(federation.classes), min(SAMPLES, batch_size)
+    if not federation.whole and federation.scaling.whole:
+        raise ConfigError(
+            f"inputs must be whole numbers, as their scaling says, not {federation.train.x.dtype}"
+        )
+    if not federation.whole:
+        example = torch.zeros(count, *federation.input_shape, dtype=dtype, device=place)
+        return federation, try_batch(module, example, classes)
+    extremes = federation.extremes()[:count]  # on the CPU: on a GPU an id that is too large ends the process
+    kept = replace(federation, scaling=whole_scaling().to(place))
+    if federation.scaling.whole:
+        return kept, _try_whole(module, extremes, classes)
+    try:
+        scaled = federation.scaling.to(torch.device("cpu"))(extremes)
+        return federation, try_batch(module, scaled, classes)
+    except UnfitInputError as refused:
+        return kept, _try_whole(module, extremes, classes, f"{refused}; and ")
+
+
+def _try_whole(module: nn.Module, extremes: Tensor, classes: int, before: str = "") -> bool:
+    try:
+        return try_batch(module, extremes, classes)
+    except UnfitInputError as refused:
+        low, high = extremes.aminmax()
+        raise UnfitInputError(f"{before}{refused} (whole numbers from {int(low)} to {int(high)})") from None

@@ -58,8 +58,8 @@ class TrainedModel(nn.Module):
         super().__init__()
         self.model, self.how = model.eval(), how
         first = next(model.parameters())
-        for name, factor in how.form.scaling._asdict().items():
-            self.register_buffer(name, factor.to(first.device, first.dtype), persistent=False)
+        for name, factor in how.form.scaling.to(first.device, first.dtype)._asdict().items():
+            self.register_buffer(name, factor, persistent=False)
         self._arrange = FunctionalModel(model).arrange
 
     @property

@@ -28,7 +28,7 @@ def how_json(how: Preprocessing) -> dict[str, Any]:
     common = {"classes": list(form.classes), "label": form.label, "labels": dict(how.labels)}
     if form.columns is None:
         scaling = {name: tensor.tolist() for name, tensor in form.scaling._asdict().items()}
-        kind = "uint8" if form.pixels else "float32"
+        kind = str(form.kind).removeprefix("torch.")
         return {"x": {"type": kind, "shape": [None, *form.shape]}, **common, **scaling}
     encoder = form.columns.to_json()
     fields = ("centre", "gap", "mean", "deviation", "flagged")
@@ -68,7 +68,7 @@ def _first(how: Preprocessing) -> str:
 def _x(how: Preprocessing) -> str:
     """Arrays are taken as they were in training: pixels as bytes, numbers as floats, grey images with a channel or not."""
     shape = how.form.shape
-    kind = "" if how.form.pixels else '.astype("float32")'
+    kind = "" if how.form.pixels else f'.astype("{str(how.form.kind).removeprefix("torch.")}")'
     grey = f".reshape(-1, {', '.join(map(str, shape))})" if len(shape) == 3 and shape[0] == 1 else ""
     return f'["x"]{kind}{grey}'
 
@@ -98,5 +98,6 @@ def _whole(what: str, how: Preprocessing, body: str) -> str:
 def _file(how: Preprocessing) -> str:
     if how.form.columns is not None:
         return "a CSV file with the columns of training, in any order"
-    kind = "bytes from 0 to 255" if how.form.pixels else "numbers"
+    whole = "whole numbers" if how.form.scaling.whole else "numbers"
+    kind = "bytes from 0 to 255" if how.form.pixels else whole
     return f"an npz file with an array x [n, {', '.join(map(str, how.form.shape))}] of {kind}"

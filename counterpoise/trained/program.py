@@ -110,8 +110,7 @@ def trace(trained: TrainedModel) -> Program:
 def _example(trained: TrainedModel) -> dict[str, Tensor]:
     form = trained.how.form
     if form.columns is None:
-        kind = torch.uint8 if form.pixels else torch.float32
-        return {"x": torch.ones(SAMPLES, *form.shape, dtype=kind)}
+        return {"x": torch.ones(SAMPLES, *form.shape, dtype=form.kind)}
     numbers, words = len(form.columns.numbers), len(form.columns.words)
     given = {
         "numbers": torch.ones(SAMPLES, numbers, dtype=torch.float64),

@@ -91,3 +91,8 @@ def test_a_module_without_features_works_with_empty_ones() -> None:
 def test_batch_norm_of_any_kind_is_noticed(norm: nn.Module) -> None:
     assert FunctionalModel(nn.Sequential(nn.Linear(5, 3), norm)).has_batch_norm
     assert not FunctionalModel(nn.Sequential(nn.Linear(5, 3), nn.LayerNorm(3))).has_batch_norm
+
+
+def test_a_norm_of_instances_goes_by_batches_only_where_it_keeps_statistics() -> None:
+    assert FunctionalModel(nn.Sequential(nn.Conv1d(1, 2, 1), nn.InstanceNorm1d(2, track_running_stats=True))).has_batch_norm  # fmt: skip
+    assert not FunctionalModel(nn.Sequential(nn.Conv1d(1, 2, 1), nn.InstanceNorm1d(2))).has_batch_norm

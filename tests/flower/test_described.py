@@ -9,6 +9,7 @@ import pytest
 
 pytest.importorskip("flwr", reason="flwr is not installed: pip install 'counterpoise[flower]'")
 
+import numpy as np
 import torch
 from local_net import Net
 from own_files import KINDS, ROWS, Kind, client_files, server_config
@@ -17,7 +18,8 @@ from counterpoise.cli import app
 from counterpoise.data.tables.table import open_table
 from counterpoise.errors import ConfigError, DataError
 from counterpoise.flower.commands import prepare
-from counterpoise.flower.own_data import server_data
+from counterpoise.flower.data_form import form_text, to_config
+from counterpoise.flower.own_data import own_federation, server_data
 from counterpoise.run.config.experiment import Experiment, make_experiment
 from counterpoise.system.toml import parse_toml
 
@@ -176,3 +178,19 @@ def test_a_bad_description_is_refused_before_anything_starts(
     with pytest.raises(ConfigError, match=words.replace("'", ".")):
         prepare(config, tmp_path / "out", named_nodes=False)
     assert not (tmp_path / "out").exists()
+
+
+def test_token_ids_are_described_and_floats_in_their_place_refused(tmp_path: Path) -> None:
+    words = {"name": "described", "classes": ["high", "low"], "shape": [3], "whole": True}
+    form, test, *_ = server_data(make_experiment({"data": words}))
+    assert test.x.dtype == torch.int64
+    assert to_config(form) == words
+    ids, labels = np.arange(30).reshape(10, 3), np.arange(10) % 2
+    for x, name in ((ids, "ids.npz"), (ids / 2, "floats.npz")):
+        np.savez(tmp_path / name, x=x, y=labels, classes=np.array(["high", "low"]))
+    own = own_federation(str(tmp_path / "ids.npz"), {}, form_text(form), 0, 2)
+    assert own.scaling(own.train.x).dtype == torch.int64
+    with pytest.raises(DataError, match=r"samples are \(3,\) torch.float32; needs \(3,\) whole numbers"):
+        own_federation(str(tmp_path / "floats.npz"), {}, form_text(form), 0, 2)
+    with pytest.raises(ConfigError, match=r"data\.whole = true needs data\.shape"):
+        server_data(make_experiment({"data": {**words, "mean": [0.5], "deviation": [0.5]}}))

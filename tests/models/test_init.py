@@ -172,3 +172,13 @@ def test_the_default_start_of_a_resnet_is_that_of_version_0_1() -> None:
     initialise(module, generator(0, "init"))
     drawn = {name: p.detach() for name, p in module.named_parameters()}
     assert digest(drawn) == "319d6463b27a6c563ad42d44cf50290ef99536aed17501b5fa2ea32fa3330979"
+
+
+def test_embeddings_start_from_the_normal_distribution_and_padding_from_zero() -> None:
+    layer = nn.Embedding(400, 50, padding_idx=3)
+    initialise(layer, generator(0, "init"))
+    weight = layer.weight.detach()
+    words = torch.cat([weight[:3], weight[4:]])
+    assert abs(float(words.mean())) < 0.03
+    assert abs(float(words.std()) - 1) < 0.03
+    assert not weight[3].any()

@@ -56,7 +56,10 @@ def _check_samples(name: str, samples: Samples, classes: int) -> None:
         x.dim() >= 2 and x.numel() > 0 and len(x) == len(y),
         f"{name} inputs and labels are empty or differ in number",
     )
-    _require(x.dtype == torch.uint8 or _finite(x), f"{name} inputs are neither pixels nor finite numbers")
+    _require(
+        x.dtype in (torch.uint8, torch.int64) or _finite(x),
+        f"{name} inputs are neither pixels nor finite numbers",
+    )
     _check_places(f"{name} labels", y.numpy(), classes)
 
 

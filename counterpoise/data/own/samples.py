@@ -42,7 +42,7 @@ class Raw(NamedTuple):
 class Checked(NamedTuple):
     """Finite inputs and labels from 0 on, of equal length."""
 
-    x: AnyArray  # [n, ...] uint8 or float32
+    x: AnyArray  # [n, ...] uint8, int64 or float32
     y: Rows  # [n]
 
     def take(self, rows: Rows) -> Checked:
@@ -64,10 +64,12 @@ def checked(source: Path | str, raw: Raw, classes: tuple[str, ...] | None) -> Ch
 
 
 def checked_inputs(source: Path | str, name: str, x: AnyArray) -> AnyArray:
-    """uint8 as it is, other numbers as float32, all finite."""
+    """uint8 as it is, other whole numbers as int64, all others as float32 and finite."""
     check_input_form(source, name, x)
     if x.dtype == np.uint8:
         return x
+    if x.dtype.kind in "iu" and x.max() <= np.iinfo(np.int64).max:
+        return x.astype(np.int64, copy=False)
     with np.errstate(over="ignore"):  # found by its row below
         numbers = x.astype(np.float32, copy=False)
     finite = np.isfinite(numbers)
@@ -113,6 +115,7 @@ def join(
 ) -> Dataset:
     """The data set of checked training and test samples; labels without class names are renumbered without gaps."""
     check_alike(source, train.x, test.x)
+    train, test = _of_one_kind(train, test)
     labels = _renumber(source, train.y, test.y) if classes is None else Renumbered(classes, train.y, test.y)
     check_class_count(source, len(labels.classes))
     check.class_names(str(source), labels.classes)
@@ -132,6 +135,13 @@ def join(
         (*notes, *labels.notes, *turned, *coverage, *natural.notes),
         source=Source(labels=_by_number(labels.classes, classes)),
     )
+
+
+def _of_one_kind(train: Checked, test: Checked) -> tuple[Checked, Checked]:
+    """Whole numbers stay so only where both halves have them."""
+    if train.x.dtype == test.x.dtype:
+        return train, test
+    return train._replace(x=train.x.astype(np.float32)), test._replace(x=test.x.astype(np.float32))
 
 
 def _by_number(names: tuple[str, ...], given: tuple[str, ...] | None) -> dict[str, int]:

@@ -70,7 +70,7 @@ def found_run(
     store = CheckpointStore(folder.checkpoints, experiment.checkpoint.keep)
     run = Run(experiment, simulation, folder, store, facts)
     describe_run(run, federation, file)
-    keep_preprocessing(folder, federation)
+    keep_preprocessing(folder, simulation.work.federation)
     return run
 
 
