@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from counterpoise.errors import ConfigError
+from counterpoise.report.client_tables import write_client_tables
 from counterpoise.report.figures import write_figures
 from counterpoise.report.html import write_report
 from counterpoise.report.html.study import Study, study
@@ -159,5 +160,6 @@ def _study(sweep: Sweep, out: Path, jobs: Sequence[Job]) -> Study:
 def _conclude(known: Study, out: Path) -> tuple[Comparison, Path]:
     """Write tables, figures and report."""
     write_tables(known.comparison, out)
+    write_client_tables(known.groups, out)
     write_figures(known, out)
     return known.comparison, write_report(known, out / "report.html")

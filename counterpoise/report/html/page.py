@@ -126,7 +126,11 @@ def _sections(study: Study) -> list[Section | tuple[str, str, Html]]:
             "Classes",
             join([_chart("recall"), _chart("groups"), *confused, class_table(study)]),
         ),
-        ("clients", "Clients", join([partition, *([_chart("clients"), worst] if worst else [])])),
+        (
+            "clients",
+            "Clients",
+            join([partition, *([_chart("clients"), clients.joining(study), worst] if worst else [])]),
+        ),
         ("diagnostics", "Inside the methods", _chart("diagnostics")),
         ("server", "What the server learned", clients.server_view(study)),
     ]

@@ -45,7 +45,7 @@ def _lines(comparison: Comparison) -> Iterator[str]:
         yield escape(caption(comparison))
         yield ""
     if comparison.verdicts:
-        yield from _aligned(
+        yield from aligned(
             verdict_head(comparison), [[*map(escape, row)] for row in verdict_rows(comparison)]
         )
         yield from ["", escape(verdict_caption(comparison)), ""]
@@ -63,10 +63,10 @@ def _table(comparison: Comparison, rows: Sequence[Row], columns: Sequence[str]) 
         [escape(row.method), str(len(row.seeds)), *map(_cell, styled)]
         for row, styled in zip(rows, style_rows(comparison, rows, columns), strict=True)
     ]
-    yield from _aligned(header, body)
+    yield from aligned(header, body)
 
 
-def _aligned(header: list[str], body: list[list[str]]) -> Iterator[str]:
+def aligned(header: list[str], body: list[list[str]]) -> Iterator[str]:
     """A table whose columns line up; the first stands left, numbers right."""
     widths = [max(map(len, column)) for column in zip(header, *body, strict=True)]
     rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
