@@ -1,6 +1,6 @@
 """docs/verdicts.md: what the five papers print beside what came out here, cell by cell (`make verdicts`).
 
-Printed numbers and the words for each paper are in results/papers.toml, ours in the CSV files beside it.
+Printed numbers and the words for each paper are in docs/papers.toml, ours in the CSV files of experiments/results.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "experiments" / "results"
-PAGE, PICTURE = ROOT / "docs" / "verdicts.md", ROOT / "docs" / "images" / "verdicts.png"
+PAPERS, PAGE, PICTURE = (
+    ROOT / "docs" / name for name in ("papers.toml", "verdicts.md", "images/verdicts.png")
+)
 CLOSE = 1.0  # points by which a gain may differ from the paper's and still count as the same
 LEVEL = 2.0  # points by which a baseline may
 COLOURS = {"reproduced": "#1b7837", "direction only": "#e08214", "not reproduced": "#b2182b"}
@@ -120,7 +122,7 @@ def page(papers: Sequence[Mapping[str, Any]], folder: Path = RESULTS) -> str:
     ]
     words = [
         "# What holds: the five papers' tables, cell by cell",
-        "<!-- Made by `make verdicts` from experiments/results; do not edit. -->",
+        "<!-- Made by `make verdicts` from docs/papers.toml and experiments/results; do not edit. -->",
         *(f"**[{paper['name']}]({paper['page']}).** {paper['text'].strip()}" for paper in papers),
         "![Gain over the baseline: the paper's against ours, a dot for each cell](images/verdicts.png)",
         _counts([cell for _, _, cells in tables for cell in cells]),
@@ -193,7 +195,7 @@ def draw(papers: Sequence[Mapping[str, Any]], path: Path = PICTURE) -> None:
 
 
 def load_papers() -> list[dict[str, Any]]:
-    papers: list[dict[str, Any]] = tomllib.loads((RESULTS / "papers.toml").read_text())["paper"]
+    papers: list[dict[str, Any]] = tomllib.loads(PAPERS.read_text())["paper"]
     return papers
 
 
