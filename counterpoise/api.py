@@ -121,7 +121,7 @@ def outcome_of(
     module = simulation.module(state)
     name = type(module).__name__
     facts = Facts(federation.name or "own data", federation.classes, len(federation.clients), name, USE)
-    trained = TrainedModel(module, preprocessing_of(federation))
+    trained = TrainedModel(module, preprocessing_of(federation), simulation.method)
     return SimulationResult(summarise(simulation, state, rows, seconds), rows, trained, facts)
 
 

@@ -72,8 +72,11 @@ def demo(
 def run_and_print(sweep: Sweep, out: Path, execution: Execution, as_json: bool) -> None:
     """Run a sweep and print its result."""
     from counterpoise.cli.progress import RunsBar
+    from counterpoise.sweep.foreseen import foreseen
     from counterpoise.sweep.run import run_sweep
 
+    for line in [] if as_json else foreseen(sweep):
+        typer.echo(f"note: {line}")
     with interruptible(lambda: GO_ON), RunsBar() as bar:
         finished = run_sweep(sweep, out, execution, bar.show)
     typer.echo(json.dumps(_as_data(finished), indent=2)) if as_json else _print_result(sweep, finished)
@@ -91,6 +94,7 @@ def _execution(on: Literal["local", "ray"], processes: int | None) -> Execution:
 
 def _print_plan(sweep: Sweep, out: Path, execution: Execution, as_json: bool) -> None:
     from counterpoise.sweep.estimate import plan_sweep
+    from counterpoise.sweep.foreseen import foreseen
 
     plan = plan_sweep(sweep, out)
     runs = [
@@ -99,10 +103,13 @@ def _print_plan(sweep: Sweep, out: Path, execution: Execution, as_json: bool) ->
     ]  # fmt: skip
     seconds = plan.seconds / min(execution.processes, max(1, len(runs) - plan.states.count("done")))
     if as_json:
-        typer.echo(json.dumps({"runs": runs, "processes": execution.processes, "seconds": seconds}, indent=2))
+        known = {"processes": execution.processes, "seconds": seconds, "notes": foreseen(sweep)}
+        typer.echo(json.dumps({"runs": runs, **known}, indent=2))
         return
     for run in runs:
         typer.echo(f"{run['state']:<8} {run['folder']}")
+    for line in foreseen(sweep):
+        typer.echo(f"note: {line}")
     todo = len(runs) - plan.states.count("done")
     typer.echo(
         f"{len(runs)} runs, {todo} of them to do: about {in_words(seconds)} in {execution.processes} processes, estimated from a few steps of each problem"

@@ -120,12 +120,13 @@ def _keys_of_sweeps(path: Path) -> list[str]:
 
 def watched(work: Work, folder: Path) -> dict[str, Any]:
     """Run with a progress bar and pictures; an interruption says how to continue."""
+    from counterpoise.report.client_tables import ClientTable
     from counterpoise.report.pictures import Pictures
     from counterpoise.run.progress import Live
     from counterpoise.run.store.folder import RunFolder
 
     with interruptible(RunFolder(folder).resume_hint), Live() as live:
-        return work([live, Pictures()], live.say)
+        return work([live, Pictures(), ClientTable()], live.say)
 
 
 def report(summary: Mapping[str, Any], folder: Path, as_json: bool) -> None:

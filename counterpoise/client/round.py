@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ from counterpoise.core.loss import cross_entropy
 from counterpoise.core.messages import Result
 from counterpoise.core.method import Method
 from counterpoise.core.part import Batch, Gradient, Objective, Outputs, Part, Stats, Step, call
-from counterpoise.core.tree import Params, Tree, subtract, tmap
+from counterpoise.core.tree import Params, Tree, add, kept_model, subtract, tmap
 
 
 class Progress(NamedTuple):
@@ -42,7 +43,8 @@ def begin(
     memory: dict[str, Tree],
     stats: Stats,
 ) -> Progress:
-    """The received model, and each part's slot for this round."""
+    """The received model, or the client's own where it trains alone, and each part's slot for this round."""
+    params, buffers = starts_from(method, params, buffers, memory)
     slots = {
         part.name: call(
             part.start,
@@ -55,6 +57,16 @@ def begin(
         for part in method.parts
     }
     return Progress(params, buffers, slots, torch.zeros_like(stats.lr))
+
+
+def starts_from(
+    method: Method, params: Params, buffers: Params, memory: Mapping[str, Tree]
+) -> tuple[Params, Params]:
+    """The model that a client's round begins with: the received one, or its own where every client trains alone."""
+    alone = method.alone
+    if alone is None or alone.own is None:
+        return params, buffers
+    return alone.own(params, buffers, memory[alone.name])
 
 
 def step(
@@ -97,8 +109,13 @@ def end(
     method: Method, received: Params, progress: Progress, memory: dict[str, Tree], stats: Stats
 ) -> Result:
     """The change of the model, each part's upload, and the client's new memory."""
-    delta = subtract(progress.params, received)
+    before, _ = starts_from(method, received, progress.buffers, memory)
+    delta = subtract(progress.params, before)
     upload, memory = {}, dict(memory)
+    if (
+        alone := method.alone
+    ) is not None:  # by the very sum by which a server would take one client's change
+        memory[alone.name] = kept_model(add(before, delta), progress.buffers)
     for part in method.parts:
         if part.finish is not None:
             own = progress.slots[part.name], memory.get(part.name, {}), _seen_by(part, stats)

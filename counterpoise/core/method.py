@@ -18,6 +18,7 @@ from counterpoise.registry.schema import LARGEST
 Weighting: TypeAlias = Literal["samples", "uniform"]
 
 SINGLE_OWNER = ("propose", "loss", "gradient", "choose")
+SERVER_RULES = ("propose", "choose", "weigh", "treat", "update", "present")
 UNPROTECTED = {
     "survey": "asks clients about their samples",
     "tally": "sums up what clients have",
@@ -50,6 +51,7 @@ class Method:
 
         _refuse_two_directions([part.name for part in self.parts if part.follows_server])
         self._check_order()
+        self._check_alone()
         self._check_private()  # first: no order of weighers mends it
         _refuse_lost_weights([part for part in self.parts if part.weigh is not None])
         search, keeper = self.owner("choose"), self.owner("enroll")
@@ -68,6 +70,29 @@ class Method:
                     raise ConfigError(
                         f"{guard.name} protects only the updates, and {other.name} {leads}; use only one of them"
                     )
+
+    def _check_alone(self) -> None:
+        """Where nothing is averaged, what the server does with replies would silently do nothing."""
+        alone, pooled = self.alone, self.pools
+        for hook in SERVER_RULES:
+            if alone is not None and (other := self.owner(hook)) is not None:
+                raise ConfigError(
+                    f"{alone.name} averages nothing, and {other.name} acts on what clients send; use only one of them"
+                )
+        if pooled is not None and (odd := alone or self.guard) is not None:
+            raise ConfigError(
+                f"{pooled.name} puts all samples in one place, which {odd.name} keeps apart; use only one of them"
+            )
+
+    @property
+    def alone(self) -> Part | None:
+        """The part by which every client trains a model of its own and nothing is averaged, where there is one."""
+        return next((part for part in self.parts if part.alone), None)
+
+    @property
+    def pools(self) -> Part | None:
+        """The part by which all samples lie in one place, where there is one."""
+        return next((part for part in self.parts if part.pools), None)
 
     @property
     def guard(self) -> Part | None:

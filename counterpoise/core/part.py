@@ -162,6 +162,8 @@ class Part:
     charts: tuple[Chart, ...] = ()  # what the report shows of the server slot
     server_samples: bool = False  # whether `update` measures models on samples of the server's own
     curbs_outliers: bool = False  # whether what few clients send may count for less or nothing, also where only they hold a class
+    alone: bool = False  # whether each client goes on from its own model (`own`), which it keeps, and nothing is averaged
+    pools: bool = False  # whether the samples of all clients are put in one place before the run
     follows_server: bool = False  # whether `adjust` mixes the server's last direction in; at most one part
     assumes_sgd: bool = False  # whether its rule holds only for steps ``y - lr direction``: it reads gradients off updates, sets the length of steps, or takes such steps itself
     relabels: bool = (

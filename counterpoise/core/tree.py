@@ -46,6 +46,11 @@ def zeros(tree: Tree) -> Tree:
     return tmap(torch.zeros_like, tree)
 
 
+def kept_model(params: Params, buffers: Params) -> Tree:
+    """A model as a client's memory, which has no empty branches."""
+    return {"params": params} | ({"buffers": buffers} if buffers else {})
+
+
 def add(tree: Tree, other: Tree, scale: float | Tensor = 1.0) -> Tree:
     """``tree + scale * other``, in one pass where the scale is a number."""
     if isinstance(scale, Tensor):

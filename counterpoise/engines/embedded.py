@@ -10,16 +10,19 @@ from typing import Any, ClassVar, NamedTuple
 
 import torch
 
+from counterpoise.client.measure import measure
 from counterpoise.core.messages import Broadcast, Replies, Result, Task
 from counterpoise.core.part import Measurement, Pair
 from counterpoise.core.protocol import Rejection
-from counterpoise.core.tree import Params, Tree, bytes_of, stack, take, tmap
+from counterpoise.core.tree import Params, Tree, add, bytes_of, stack, take, tmap
+from counterpoise.data.dataset import Samples
 from counterpoise.engines.memories import Memories, Memory
 from counterpoise.engines.service import (
     first_memory,
     measure_held_out,
     measure_own,
     models_by_client,
+    own_model,
     survey,
     take_models,
     tally,
@@ -78,6 +81,18 @@ class EmbeddedEngine:
         first, given = first_memory(self.work, params, buffers), (params, buffers)
         kept = ((client, self.work.place(self.memory.get(client, first))) for client in clients)
         return stack([measure_own(self.work, client, *given, memory, measurement) for client, memory in kept])
+
+    def measure_everyone(
+        self, params: Params, buffers: Params, samples: Samples, measurement: Measurement
+    ) -> Tree:
+        """Sums over the models that the clients with training samples would use, each on all of these samples."""
+        first = first_memory(self.work, params, buffers)
+        total: Tree = {}
+        for client in torch.nonzero(self.work.federation.samples()).flatten().tolist():
+            own = own_model(self.work, params, buffers, self.work.place(self.memory.get(client, first)))
+            found = measure(self.work.model, *own, samples, self.work.federation.scaling, measurement)
+            total = add(total, found) if total else found
+        return total
 
     def close(self) -> None:
         """Close the trainer, and drop the clients' memory."""

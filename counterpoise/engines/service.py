@@ -56,13 +56,19 @@ def measure_held_out(
     return measure_many(work.model, models, buffers, samples, federation.scaling, measurement)
 
 
+def own_model(work: Workplace, params: Params, buffers: Params, memory: Memory) -> tuple[Params, Params]:
+    """The model that a client would use, by its memory."""
+    for part in work.method.parts:
+        if part.own is not None:
+            params, buffers = part.own(params, buffers, memory.get(part.name, {}))
+    return params, buffers
+
+
 def measure_own(
     work: Workplace, client: int, params: Params, buffers: Params, memory: Memory, measurement: Measurement
 ) -> Tree:
     """Sums of a measurement of the model that a client would use, by its memory, on what it holds out."""
-    for part in work.method.parts:
-        if part.own is not None:
-            params, buffers = part.own(params, buffers, memory.get(part.name, {}))
+    params, buffers = own_model(work, params, buffers, memory)
     models, their_buffers = (tmap(lambda leaf: leaf.unsqueeze(0), tree) for tree in (params, buffers))
     sums = measure_held_out(work, client, models, their_buffers, measurement)
     return tmap(lambda leaf: leaf[0], sums)

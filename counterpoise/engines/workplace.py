@@ -13,6 +13,7 @@ from torch import Tensor
 from counterpoise.client.functional import FunctionalModel
 from counterpoise.client.measure import outputs_of
 from counterpoise.client.plan import Plan, epoch_steps, make_plan
+from counterpoise.client.round import starts_from
 from counterpoise.core.local import Local
 from counterpoise.core.messages import Broadcast, Result, Task
 from counterpoise.core.method import Method
@@ -156,6 +157,7 @@ class Workload(NamedTuple):
 def open_task(work: Workplace, task: Task, memory: Memory, broadcast: Broadcast) -> Opened:
     """Let the parts prepare the client's data, then plan the round."""
     given, kept = work.federation.client(task.client), dict(memory)
+    broadcast = _with_own_model(work, memory, broadcast)
     data, observed = given, dict[str, Tree]()
     for part in work.method.parts:
         if part.observe is not None:
@@ -173,6 +175,15 @@ def open_task(work: Workplace, task: Task, memory: Memory, broadcast: Broadcast)
     stacking = work.place({name: own for name, own in kept.items() if name in enrolled})
     private = {name: own for name, own in kept.items() if name not in enrolled}
     return Opened(data, plan, draws, keys, stats._replace(seen=observed), stacking, private)
+
+
+def _with_own_model(work: Workplace, memory: Memory, broadcast: Broadcast) -> Broadcast:
+    """What a client looks at its samples with: the received model, or its own where it trains alone."""
+    if (alone := work.method.alone) is None:
+        return broadcast
+    own = {alone.name: work.place(memory[alone.name])}
+    params, buffers = starts_from(work.method, broadcast.params, broadcast.buffers, own)
+    return broadcast._replace(params=params, buffers=buffers)
 
 
 def _visit(work: Workplace, part: Part, task: Task, memory: Memory, broadcast: Broadcast) -> Visit:

@@ -106,6 +106,19 @@ def _register(hub: Hub, certs: CertFolder, name: str) -> int:
         raise ConfigError(f"{path} is damaged, or is also the key of another client") from None
 
 
+def _refuse_without_federation(experiment: Experiment) -> None:
+    """There is nothing to send where clients train alone, and no client to ask where all samples are in one place."""
+    method = experiment.build_method()
+    if method.pools is not None:
+        raise ConfigError(
+            f"method {method.name} needs the samples of all clients in one place, which none sends over a network; use `counterpoise run`"
+        )
+    if method.alone is not None:
+        raise ConfigError(
+            f"method {method.name} trains each client alone and sends nothing over a network; use `counterpoise run`"
+        )
+
+
 def prepare(experiment: Experiment | None, out: Path, named_nodes: bool) -> Prepared:
     """Check everything that can be checked before clients come, then write their settings."""
     place, folder = RunFolder(out), JobFolder(out)
@@ -120,6 +133,7 @@ def prepare(experiment: Experiment | None, out: Path, named_nodes: bool) -> Prep
         raise ConfigError(
             f"model.name = {short(experiment.model.name)} names code, which clients do not run for a server; use a model of `counterpoise ls models`, or a plugin that each of them installs"
         )
+    _refuse_without_federation(experiment)
     experiment = replace(experiment, engine=replace(experiment.engine, name="flower"))
     count, form = _count_clients(experiment)
     folder.open(resume)

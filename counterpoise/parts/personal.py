@@ -6,7 +6,7 @@ import torch
 
 from counterpoise.core.method import part
 from counterpoise.core.part import Part, Reveals, Stats, Step
-from counterpoise.core.tree import Params, Tree, add, subtract, tmap
+from counterpoise.core.tree import Params, Tree, add, kept_model, subtract, tmap
 from counterpoise.parts.aligned import last_layer_gradient
 from counterpoise.parts.posthoc import BIAS, WEIGHT, with_head
 from counterpoise.registry.schema import NonNegative
@@ -24,7 +24,7 @@ def personal_model(pull: NonNegative = 0.1) -> Part:
     """
 
     def enroll(params: Params, buffers: Params, classes: int) -> Tree:
-        return _kept(params, buffers)
+        return kept_model(params, buffers)
 
     def start(params: Params, shared: Tree, memory: Tree, stats: Stats) -> Tree:
         return {"received": params, "params": memory["params"], "buffers": memory.get("buffers", {})}
@@ -37,7 +37,7 @@ def personal_model(pull: NonNegative = 0.1) -> Part:
         return grads, slot | {"params": after, "buffers": found.buffers}
 
     def finish(delta: Params, slot: Tree, memory: Tree, stats: Stats) -> tuple[Tree, Tree]:
-        return {}, _kept(slot["params"], slot["buffers"])
+        return {}, kept_model(slot["params"], slot["buffers"])
 
     def own(params: Params, buffers: Params, memory: Tree) -> tuple[Params, Params]:
         return memory["params"], memory.get("buffers", {})
@@ -51,11 +51,6 @@ def personal_model(pull: NonNegative = 0.1) -> Part:
         reveals=Reveals(upload="nothing"),
         assumes_sgd=True,  # it takes such steps itself, at the same learning rate
     )
-
-
-def _kept(params: Params, buffers: Params) -> Tree:
-    """A model as memory, which has no empty branches."""
-    return {"params": params} | ({"buffers": buffers} if buffers else {})
 
 
 @part(paper=FEDROD)

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from counterpoise.errors import listed
 from counterpoise.results.cells import At, Row
 from counterpoise.results.labels import Runs
+from counterpoise.results.results import RunResult
 from counterpoise.results.statistics import problems_are_blocks
+
+LOST = 0.5  # of the best balanced accuracy of a run, below which its end is called a collapse
+ONE_ANSWER = 0.95  # of the answers, from which on a model is said to know one class only
 
 
 def notes_of(rows: Sequence[Row], runs: Runs, at: At, baseline: str, repeated: int) -> tuple[str, ...]:
@@ -16,6 +21,8 @@ def notes_of(rows: Sequence[Row], runs: Runs, at: At, baseline: str, repeated: i
         *_on_seeds(rows, problems),
         *_on_skipped(runs),
         *_on_stopped(runs),
+        *_on_collapsed(runs),
+        *_on_silent_classes(runs),
         *_on_baseline(rows, problems, baseline),
         *_on_splits(runs),
         *_on_problems(problems),
@@ -56,6 +63,47 @@ def _on_stopped(runs: Runs) -> Iterator[str]:
         if rounds:
             span = f"{min(rounds)}" if min(rounds) == max(rounds) else f"{min(rounds)} to {max(rounds)}"
             yield f"{method}{_place(problem)}: {len(rounds)} of {len(by_seed)} runs stopped early, after {span} rounds."
+
+
+def _on_collapsed(runs: Runs) -> Iterator[str]:
+    """Runs that ended far below what they had reached, or that answer nearly every sample with one class."""
+    for (problem, method), by_seed in runs.items():
+        for seed, run in by_seed.items():
+            if why := _collapse(run):
+                yield f"{method}{_place(problem)}, seed {seed} collapsed: {why}."
+
+
+def _collapse(run: RunResult) -> str:
+    reached = [row["balanced_accuracy"] for row in run.scored if row.get("balanced_accuracy") is not None]
+    if reached and reached[-1] < LOST * max(reached):
+        return f"balanced accuracy fell from {100 * max(reached):.1f} to {100 * reached[-1]:.1f} %"
+    true, answers = _sides(run)
+    total = sum(answers)
+    if total and max(answers) >= ONE_ANSWER * total > max(true):
+        name = run.record["data"]["classes"][answers.index(max(answers))]
+        return f"it answers {100 * max(answers) / total:.0f} % of the test samples with class {name}"
+    return ""
+
+
+def _on_silent_classes(runs: Runs) -> Iterator[str]:
+    """Classes of the test set that the models of some seeds never answer with."""
+    for (problem, method), by_seed in runs.items():
+        silent: dict[str, int] = {}
+        for run in by_seed.values():
+            true, answers = _sides(run)
+            for c in [c for c, pair in enumerate(zip(true, answers, strict=True)) if pair[0] and not pair[1]]:
+                name = run.record["data"]["classes"][c]
+                silent[name] = silent.get(name, 0) + 1
+        if silent:
+            seeds = len(by_seed)
+            words = [f"{name} ({count} of {seeds} seeds)" for name, count in silent.items()]
+            yield f"{method}{_place(problem)} never predicts class {listed(words)}."
+
+
+def _sides(run: RunResult) -> tuple[list[int], list[int]]:
+    """Test samples of each class, and answers with each class; empty where the counts were not kept."""
+    confusion = (run.summary or {}).get("confusion", [])
+    return [sum(row) for row in confusion], [sum(column) for column in zip(*confusion, strict=True)]
 
 
 def _on_baseline(rows: Sequence[Row], problems: Sequence[str], baseline: str) -> Iterator[str]:

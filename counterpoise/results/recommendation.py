@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
+from counterpoise.core.method import build_method
 from counterpoise.results.cells import At, Row, lower_is_better
 from counterpoise.results.labels import Labels, Runs, score_words
 from counterpoise.results.results import RunResult
@@ -85,6 +86,7 @@ def recommend(
     rows: Sequence[Row], runs: Runs, verdicts: Sequence[Verdict], baseline: str, score: str, at: At
 ) -> tuple[Recommendation, ...]:
     """One for each problem, before them one over all if there are several; none without a method to compare."""
+    rows = [row for row in rows if row.method == baseline or not _needs_all_data(row, runs)]
     problems = list(dict.fromkeys(row.problem for row in rows))
     places = [ALL, *problems] if len(problems) > 1 else problems
     found = []
@@ -104,6 +106,12 @@ def recommend(
         if baseline in whole and len(whole) > 1:
             found.append(_recommend(place, whole, judged, baseline, score))
     return tuple(one if at != "last" else with_recall(one, runs) for one in found)
+
+
+def _needs_all_data(row: Row, runs: Runs) -> bool:
+    """Whether a method pools the samples of all clients: something to compare with, and not to use in a federation."""
+    by_seed = runs.get(Labels(row.problem, row.method), {})
+    return any(build_method(run.config["method"]).pools is not None for run in by_seed.values())
 
 
 def _recommend(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -53,6 +53,11 @@ class RunResult(NamedTuple):
         return samples_of(self.record)
 
     @property
+    def client_names(self) -> list[str]:
+        """Names of the clients, or their numbers where they have none."""
+        return names_of(self.record["data"].get("client_names", ()), len(self.samples))
+
+    @property
     def client_counts(self) -> list[list[int]] | None:
         """Samples of each client and class; None where the server did not ask for them."""
         counts: list[list[int]] | None = self.record["clients"]
@@ -84,6 +89,11 @@ class RunResult(NamedTuple):
         """The config without method, seed and execution: runs that share it may be compared seed by seed."""
         kept = {key: value for key, value in self.config.items() if key not in (*HOW, "method", "seed")}
         return json.dumps(kept, sort_keys=True)
+
+
+def names_of(names: Sequence[str], clients: int) -> list[str]:
+    """The names of so many clients, or their numbers where they have none."""
+    return list(names) if len(names) == clients else [str(k) for k in range(clients)]
 
 
 def samples_of(record: Mapping[str, Any]) -> list[int]:

@@ -34,6 +34,7 @@ from counterpoise.privacy.settings import PrivacySettings
 from counterpoise.registry.schema import Count, Seed
 from counterpoise.registry.settings import check_arguments, settings_of
 from counterpoise.run.first_model import adapt_model, build_named_model, first_inputs, fit_inputs, start_from
+from counterpoise.run.pooling import pool
 from counterpoise.run.simulation import Simulation
 from counterpoise.server.cohort import Cohort
 from counterpoise.system.capacity import check_fits
@@ -81,8 +82,12 @@ def build_simulation(
     _check_sizes(local, rounds, dtype)
     cohort = settings_of(Cohort, cohort, "size")
     _check_cohort_size(cohort, federation)
+    method = method if isinstance(method, Method) else build_method(method)
+    hidden = settings_of(PrivacySettings, privacy)
+    _check_apart(method, hidden, probes)
+    method, federation, cohort = pool(method, federation, cohort, local, seed)
     federation = federation.to(choose_device(settings.device), dtype)
-    composed = with_local(method if isinstance(method, Method) else build_method(method), local)
+    composed = with_local(method, local)
     if isinstance(model, str):
         shape, count = federation.input_shape, len(federation.classes)
         model, draw_parameters = build_named_model(model, {}, shape, count, seed)
@@ -99,7 +104,6 @@ def build_simulation(
     _check_search(composed, federation, cohort)
     _check_server_samples(composed, federation)
     _check_private(composed, functional)
-    hidden = settings_of(PrivacySettings, privacy)
     work = Workplace(composed, functional, local, federation, seed, augment, hidden)
     check_sums(work)
     _check_cohort(work, cohort)
@@ -140,6 +144,18 @@ def _check_cohort_size(cohort: Cohort, federation: Federation) -> None:
     clients = len(federation.clients)
     if (cohort.size or 0) > clients:
         raise ConfigError(f"cohort.size must be at most {clients}, the number of clients, not {cohort.size}")
+
+
+def _check_apart(method: Method, privacy: PrivacySettings, probes: Sequence[ProbeSpec]) -> None:
+    """Refuse what a run without one federated model cannot give."""
+    if method.alone is not None and probes:
+        raise ConfigError(
+            f"evaluate.probes look at one model, and with {method.alone.name} every client has its own; leave them out"
+        )
+    if method.pools is not None and privacy.in_messages:
+        raise ConfigError(
+            f"{method.pools.name} puts all samples in one place, which [privacy] hides; use only one of them"
+        )
 
 
 def _check_scoring(scoring: Scoring, federation: Federation) -> None:

@@ -24,6 +24,7 @@ from counterpoise.models.heads import Head, HeadNeededError, exchange_head
 from counterpoise.models.init import initialise
 from counterpoise.models.model import MODELS, build_model
 from counterpoise.models.pretrained import check_patterns, freeze, load_weights
+from counterpoise.run.config.experiment import load_experiment
 from counterpoise.run.store.folder import RunFolder
 
 
@@ -86,6 +87,10 @@ def weights_file(given: str | Path) -> Path:
     if not (folder.summary.exists() and folder.model.exists()):
         raise ConfigError(
             f"model.weights: the run in {short(path)} is not finished and has no final weights; {folder.resume_hint()}"
+        )
+    if (alone := load_experiment(folder.config).build_method().alone) is not None:
+        raise ConfigError(
+            f"model.weights: the run in {short(path)} has no final weights: with {alone.name} every client has its own"
         )
     return folder.model
 

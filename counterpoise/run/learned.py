@@ -34,6 +34,8 @@ class Learned(NamedTuple):
 
 def what_the_server_learns(method: Method, asked: Sequence[Part] = (), measured: str = "") -> list[Learned]:
     """All that leaves a client; `asked`: questions of the run beside the method's, `measured`: who scores held-out samples."""
+    if (apart := _without_federation(method)) is not None:
+        return apart
     weights = "weights of the average" if method.weighting == "samples" else "to know who has any"
     found = [Learned("how many samples it trains on, and how many it holds out", EACH, weights)]
     found += [one for part in (*method.parts, *asked) for one in _before_round_0(part)]
@@ -45,6 +47,17 @@ def what_the_server_learns(method: Method, asked: Sequence[Part] = (), measured:
         )
         found.append(Learned(what, EACH, measured))
     return found
+
+
+def _without_federation(method: Method) -> list[Learned] | None:
+    """Of methods that need no federation, or leave none; None of all others."""
+    if (pools := method.pools) is not None:
+        return [
+            Learned("everything: all of its samples and labels, which lie in one place", EACH, pools.name)
+        ]
+    if (alone := method.alone) is not None:
+        return [Learned("nothing: each client trains alone, and nothing is sent", EACH, alone.name)]
+    return None
 
 
 def _before_round_0(part: Part) -> Iterator[Learned]:

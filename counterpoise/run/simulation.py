@@ -19,9 +19,10 @@ from counterpoise.core.tree import Params, Tree, bytes_of, stack, take, tmap
 from counterpoise.data.dataset import Samples
 from counterpoise.engines.arithmetic import arithmetic, threads
 from counterpoise.engines.choose import EngineSettings
-from counterpoise.engines.embedded import Request, train_all
+from counterpoise.engines.embedded import EmbeddedEngine, Request, train_all
 from counterpoise.engines.service import first_memory
 from counterpoise.engines.workplace import Engine, Workplace, open_task
+from counterpoise.errors import ConfigError
 from counterpoise.metrics import balanced_accuracy
 from counterpoise.metrics.probe import Probe
 from counterpoise.metrics.scoring import Scoring, count, count_all, score_clients
@@ -162,11 +163,9 @@ class Simulation:
         return scores | self.diagnostics(state)
 
     def confusion(self, state: ServerState) -> Tensor:
-        """Counts [true class, answer] of the scored model on the test set."""
-        federation, shown = self.work.federation, self.presented(state)
+        """Counts [true class, answer] of the scored model on the test set; of all models where each client has its own."""
         with threads(self.settings.threads), arithmetic(self.settings.precision):
-            sums = measure(self.work.model, *shown, federation.test, federation.scaling, count)
-        confusion: Tensor = sums["confusion"]
+            confusion: Tensor = self._sums(state, self.work.federation.test, count)["confusion"]
         return confusion
 
     def diagnostics(self, state: ServerState) -> dict[str, Any]:
@@ -220,8 +219,17 @@ class Simulation:
             self.work.model, params, buffers, own, federation.scaling, sums
         )
 
-    def _sums(self, state: ServerState, samples: Samples) -> Tree:
-        return measure(self.work.model, *self.presented(state), samples, self.work.federation.scaling)
+    def _sums(self, state: ServerState, samples: Samples, counted: Measurement = count_all) -> Tree:
+        """Of the scored model on these samples; where clients train alone, the sums of all their models.
+
+        All of them answer the same samples, so that accuracies and recalls of such sums are means over clients.
+        """
+        params, buffers = self.presented(state)
+        if (alone := self.method.alone) is not None:
+            if not isinstance(self.engine, EmbeddedEngine):
+                raise ConfigError(f"{alone.name} needs all clients in this process, to score their models")
+            return self.engine.measure_everyone(params, buffers, samples, counted)
+        return measure(self.work.model, params, buffers, samples, self.work.federation.scaling, counted)
 
     def _probe(self, state: ServerState) -> dict[str, Any]:
         """Probe name -> its numbers of the scored model."""
@@ -231,6 +239,8 @@ class Simulation:
 
     def _measure_clients(self, state: ServerState, clients: list[int], counted: Measurement) -> Tree:
         """Sums [W, ...] of the model on the held-out samples of each of these clients."""
+        if self.method.alone is not None:
+            return self.engine.measure_own(clients, *self.presented(state), counted)
         params, buffers = (tmap(lambda leaf: leaf.unsqueeze(0), tree) for tree in self.presented(state))
         return self.engine.measure([Pair(client, 0) for client in clients], params, buffers, counted)
 
@@ -258,7 +268,8 @@ def advance(
 
 def evaluate(simulations: Sequence[Simulation], states: Sequence[ServerState]) -> list[dict[str, Any]]:
     """Scores of each run; models of joined runs are evaluated on the test set in one pass."""
-    tested = [None] if len(simulations) == 1 else _tested(simulations, states)
+    apart = len(simulations) == 1 or simulations[0].method.alone is not None
+    tested = [None] * len(simulations) if apart else _tested(simulations, states)
     return [sim.evaluate(state, sums) for sim, state, sums in zip(simulations, states, tested, strict=True)]
 
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from counterpoise.client.functional import FunctionalModel, scored_outputs
 from counterpoise.client.measure import BATCH
 from counterpoise.client.trial import example_of
+from counterpoise.core.method import Method
 from counterpoise.core.rng import generator
 from counterpoise.data.dataset import Scaling
 from counterpoise.data.preprocessing import Preprocessing
@@ -54,8 +55,9 @@ class TrainedModel(nn.Module):
     scale: Tensor
     shift: Tensor
 
-    def __init__(self, model: nn.Module, how: Preprocessing) -> None:
+    def __init__(self, model: nn.Module, how: Preprocessing, method: Method | None = None) -> None:
         super().__init__()
+        self.method = method or Method()
         self.model, self.how = model.eval(), how
         first = next(model.parameters())
         for name, factor in how.form.scaling.to(first.device, first.dtype)._asdict().items():
@@ -72,6 +74,7 @@ class TrainedModel(nn.Module):
 
     def logits(self, x: Tensor) -> Tensor:
         """Of inputs [n, ...] that are read, but not yet scaled: the very steps by which the run scored its model."""
+        refuse_without_model(self.method, "the run")
         scaled = Scaling(self.scale, self.shift)(x.to(self.scale.device))
         outputs = scored_outputs(self.model, self._arrange(scaled), has_features(self.model))
         return outputs.logits
@@ -88,6 +91,14 @@ class TrainedModel(nn.Module):
         whole = torch.cat([self.eval().logits(piece) for piece in torch.split(x, BATCH)])
         self.train(mode)
         return Predictions(self.classes, whole.double().softmax(1).cpu(), whole.argmax(1).cpu())
+
+
+def refuse_without_model(method: Method, where: str) -> None:
+    """Where each client has a model of its own, the one that all started from is not worth asking."""
+    if method.alone is not None:
+        raise ConfigError(
+            f"{where} has no model to use: with {method.alone.name} every client has its own, and nothing is averaged"
+        )
 
 
 def build_trained(experiment: Experiment, how: Preprocessing, weights: Path) -> TrainedModel:

@@ -116,7 +116,13 @@ def open_round(
 ) -> tuple[Broadcast, Outcome]:
     """The broadcast of the next round, and its outcome so far."""
     broadcast, asked = announce(method, state, lr), len({task.client for task in tasks})
-    return broadcast, Outcome(state.round, lr, asked, len(tasks), 0, (), None, asked * broadcast.bytes())
+    sent = asked * broadcast.bytes() if _is_federated(method) else 0
+    return broadcast, Outcome(state.round, lr, asked, len(tasks), 0, (), None, sent)
+
+
+def _is_federated(method: Method) -> bool:
+    """Whether models travel at all: neither where clients train alone nor where all samples are in one place."""
+    return method.alone is None and method.pools is None
 
 
 def announce(method: Method, state: ServerState, lr: float) -> Broadcast:
@@ -133,7 +139,9 @@ def conclude(
     method, after = server.method, replace(state, round=state.round + 1)
     if replies is None:
         return after, outcome
-    outcome = outcome._replace(replied=len(set(replies.client.tolist())), bytes_up=replies.bytes())
+    outcome = outcome._replace(
+        replied=len(set(replies.client.tolist())), bytes_up=replies.bytes() if _is_federated(method) else 0
+    )
     replies, rejected = check_replies(select(replies, replies.client.argsort(stable=True)), state.params)
     replies, clipped = limit_influence(replies, server.max_influence)
     searched = method.owner("choose")
@@ -156,7 +164,9 @@ def conclude(
     exchange = treat_replies(method, exchange, state.slots)
     delta, slots = update_model(method, state, exchange)
     buffers = average_buffers(exchange.weights, replies.buffers)
-    after = replace(after, params=add(state.params, delta), buffers=buffers, slots=slots)
+    after = replace(after, slots=slots)
+    if method.alone is None:
+        after = replace(after, params=add(state.params, delta), buffers=buffers)
     loss = float(replies.loss.double().mean())
     return after, outcome._replace(rejected=rejected, clipped=clipped, loss=loss)
 

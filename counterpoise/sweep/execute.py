@@ -15,6 +15,7 @@ import torch
 from counterpoise.data.federation import Federation
 from counterpoise.data.prepare import hold_out_classes
 from counterpoise.errors import ConfigError, CounterpoiseError, one_line
+from counterpoise.report.client_tables import ClientTable
 from counterpoise.report.pictures import Pictures
 from counterpoise.results.results import FAILURE
 from counterpoise.run.assemble import load_federation
@@ -27,7 +28,7 @@ from counterpoise.sweep.tune import use_validation_as_test
 from counterpoise.system.atomic import write_atomically
 from counterpoise.system.toml import write_toml
 
-LISTENERS = (Pictures(),)
+LISTENERS = (Pictures(), ClientTable())
 DATA = ("data", "partition", "seed")  # keys that decide the samples of each client
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from counterpoise.errors import ConfigError
+from counterpoise.report.client_tables import write_client_tables
 from counterpoise.report.figures import write_figures
 from counterpoise.report.html import write_report
 from counterpoise.report.html.study import Study, study
@@ -18,6 +19,7 @@ from counterpoise.results.labels import Labels
 from counterpoise.results.results import SWEEP, read_runs
 from counterpoise.run.store.folder import RunFolder
 from counterpoise.sweep.execute import Event, Group, group, one_by_one, order
+from counterpoise.sweep.foreseen import edge_notes
 from counterpoise.sweep.jobs import Job, check_folders, expand, given_up, is_over
 from counterpoise.sweep.sweep import Sweep, load_sweep, write_sweep
 from counterpoise.sweep.tune import Tuned, choose_settings, jobs_of, searches_of
@@ -153,11 +155,14 @@ def _study(sweep: Sweep, out: Path, jobs: Sequence[Job]) -> Study:
     found = read_runs(job.path(out) for job in jobs if RunFolder(job.path(out)).holds_run())
     # With the jobs that have no setting from tuning: the baseline may be among them.
     labels = {job.path(out): Labels(job.problem, job.method) for job in (*expand(sweep), *jobs)}
-    return study(found, labels, **sweep.table.tables())
+    known = study(found, labels, **sweep.table.tables())
+    notes = *known.comparison.notes, *edge_notes(sweep, out)
+    return known._replace(comparison=known.comparison._replace(notes=notes))
 
 
 def _conclude(known: Study, out: Path) -> tuple[Comparison, Path]:
     """Write tables, figures and report."""
     write_tables(known.comparison, out)
+    write_client_tables(known.groups, out)
     write_figures(known, out)
     return known.comparison, write_report(known, out / "report.html")

@@ -30,6 +30,8 @@ from counterpoise.sweep.specs import describe_setting
 from counterpoise.sweep.sweep import MethodEntry, Sweep, Tune
 from counterpoise.system.atomic import write_atomically
 
+TUNING_FILE = "tuning.json"  # in the folder of a sweep: what was tried and chosen
+
 
 class Trial(NamedTuple):
     """A setting of a method on a problem, with the runs that score it."""
@@ -83,7 +85,7 @@ def choose_settings(sweep: Sweep, searches: Iterable[Search], out: Path) -> list
     if sweep.tune is None:
         return []
     tuned = [choose(search, out, sweep.tune.score) for search in searches]
-    write_atomically(out / "tuning.json", (json.dumps(record(tuned, sweep.tune), indent=2) + "\n").encode())
+    write_atomically(out / TUNING_FILE, (json.dumps(record(tuned, sweep.tune), indent=2) + "\n").encode())
     return tuned
 
 

@@ -40,7 +40,7 @@ def class_frame(run: RunResult) -> Any:
 def client_frame(run: RunResult) -> Any:
     """One row per client: training samples, of each class where they are known, and scores on what it holds out."""
     pandas = need_pandas()
-    frame = pandas.DataFrame({"samples": run.samples}, index=pandas.Index(client_names(run), name="client"))
+    frame = pandas.DataFrame({"samples": run.samples}, index=pandas.Index(run.client_names, name="client"))
     if run.client_counts is not None:
         counts = pandas.DataFrame(run.client_counts, index=frame.index, columns=run.record["data"]["classes"])
         frame = frame.join(counts.add_prefix("samples of "))
@@ -50,12 +50,6 @@ def client_frame(run: RunResult) -> Any:
             known = dict(zip(scored["client"], scored[key], strict=True))
             frame[key.removeprefix("client_")] = [known.get(client) for client in range(len(frame))]
     return frame
-
-
-def client_names(run: RunResult) -> list[str]:
-    """Names of the clients, or their numbers where they have none."""
-    names = run.record["data"].get("client_names", [])
-    return list(names) if len(names) == len(run.samples) else [str(k) for k in range(len(run.samples))]
 
 
 def _flat(row: Mapping[str, Any]) -> dict[str, Any]:

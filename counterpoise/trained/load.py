@@ -18,7 +18,7 @@ from counterpoise.results.results import RunResult, read_result
 from counterpoise.run.config.experiment import Experiment, make_experiment
 from counterpoise.run.store.folder import RunFolder
 from counterpoise.run.store.seal import SEAL, check_files, read_sealed
-from counterpoise.run.trained import Predictions, TrainedModel, build_trained
+from counterpoise.run.trained import Predictions, TrainedModel, build_trained, refuse_without_model
 from counterpoise.trained.frames import class_frame, client_frame, round_frame
 
 FRAMES = {"rounds": round_frame, "classes": class_frame, "clients": client_frame}
@@ -99,6 +99,7 @@ class LoadedRun(Mapping[str, Any]):
     @cached_property
     def _trained(self) -> TrainedModel:
         assert self.summary
+        refuse_without_model(self.experiment.build_method(), str(self.path))
         path = self._folder.model
         if not path.is_file():
             raise DataError(f"{path} is missing; put it back, or {self._folder.resume_hint()}")

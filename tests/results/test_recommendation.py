@@ -95,3 +95,10 @@ def test_several_problems_open_with_all_of_them_and_say_where_they_differ() -> N
 
 def test_nothing_is_recommended_without_a_method_to_compare() -> None:
     assert opening(compare_results(paired_runs({"fedavg": SEVEN})).recommendations) == []
+
+
+def test_pooled_samples_are_compared_with_and_never_recommended() -> None:
+    low, mid, high = ([base + seed / 100 for seed in range(8)] for base in (0.2, 0.4, 0.8))
+    found = compare_results(paired_runs({"fedavg": low, "scaffold": mid, "centralised": high}))
+    assert [one.method for one in found.recommendations] == ["scaffold"]
+    assert {verdict.method: verdict.verdict for verdict in found.verdicts}["centralised"] == "better"

@@ -7,15 +7,18 @@ from typing import Any
 
 from counterpoise.core.method import PARTS, build_method
 from counterpoise.core.part import Part
-from counterpoise.report.html.markup import Html, Show, bytes_, element, join, percent, table
+from counterpoise.report.client_tables import rows_of
+from counterpoise.report.html.markup import Html, Show, breakable, bytes_, element, join, percent, table
 from counterpoise.report.html.study import Study, mean_and_deviation, thin
 from counterpoise.report.html.tables import PROBLEM, problem_cell
 from counterpoise.results.cells import Cell
+from counterpoise.results.joining import Clients, clients_of
 from counterpoise.results.results import RunResult
 from counterpoise.run.config.experiment import make_experiment
 from counterpoise.run.learned import own_questions
 
 MOST_NAMED = 5  # seeds whose worst client is named
+MOST_CLIENTS = 100  # listed by name
 MOST_PLACES = 100  # of one line of clients
 LISTED = {"client_balanced_accuracy": "balanced accuracy", "client_accuracy": "accuracy"}
 MODELS = {"clients": "shared", "personal": "own"}  # whose scores on what clients hold out
@@ -73,6 +76,23 @@ def _in_order(scores: Sequence[Sequence[float | None]]) -> list[Any] | None:
     return [[place + 1 for place in places], *mean_and_deviation(columns)]
 
 
+def joining(study: Study) -> Html:
+    """Each client by its name: alone, with the shared model, and with its own; nothing if no run scored its clients."""
+    return join(_joining(one) for one in clients_of(study.groups))
+
+
+def _joining(one: Clients) -> Html:
+    rows, gains = rows_of(one), element("p", " ".join(one.gains()))
+    shown = rows if len(rows) <= MOST_CLIENTS else rows[:MOST_CLIENTS]
+    left = (
+        f"; the first {MOST_CLIENTS} of {len(rows)}, all are in clients.csv"
+        if len(rows) > MOST_CLIENTS
+        else ""
+    )
+    head = ["Client", "Samples", "Held out", *map(breakable, one.columns)]
+    return join([gains if one.gains() else Html(), table(one.caption + left, head, shown, class_="sortable")])
+
+
 def worst_clients(study: Study) -> Html | None:
     """The client with the lowest balanced accuracy in each finished run; None if no run scored its clients."""
     rows = [
@@ -111,9 +131,10 @@ def _worst_row(study: Study, problem: str, method: str, model: str, runs: Sequen
 def _which(run: RunResult, client: int | None) -> str:
     if client is None:
         return f"seed {run.seed}: no client holds out a sample"
-    counts = run.client_counts
+    counts, name = run.client_counts, run.client_names[client]
+    named = f"client {client}" if name == str(client) else name
     classes = "" if counts is None else f", {sum(count > 0 for count in counts[client])} classes"
-    return f"seed {run.seed}: client {client} ({run.samples[client]} samples{classes})"
+    return f"seed {run.seed}: {named} ({run.samples[client]} samples{classes})"
 
 
 def _spread(values: Sequence[float | None]) -> Html:

@@ -20,7 +20,7 @@ from counterpoise.report.html.diagnostics import diagnostic_data
 from counterpoise.report.html.markup import Html, data_block, element, join
 from counterpoise.report.html.probes import probe_data
 from counterpoise.report.html.study import Section, Study
-from counterpoise.report.html.tables import tables
+from counterpoise.report.html.tables import matrix, tables
 from counterpoise.system.atomic import write_atomically
 from counterpoise.version import __version__
 
@@ -117,7 +117,13 @@ def _sections(study: Study) -> list[Section | tuple[str, str, Html]]:
         (
             "verdicts",
             "Verdict",
-            join([overview.verdicts(study), _chart("ranking") if study.comparison.ranking else Html()]),
+            join(
+                [
+                    matrix(study),
+                    overview.verdicts(study),
+                    _chart("ranking") if study.comparison.ranking else Html(),
+                ]
+            ),
         ),
         ("table", "Results", tables(study)),
         ("curves", "Learning curves", _chart("curves")),
@@ -126,7 +132,11 @@ def _sections(study: Study) -> list[Section | tuple[str, str, Html]]:
             "Classes",
             join([_chart("recall"), _chart("groups"), *confused, class_table(study)]),
         ),
-        ("clients", "Clients", join([partition, *([_chart("clients"), worst] if worst else [])])),
+        (
+            "clients",
+            "Clients",
+            join([partition, *([_chart("clients"), clients.joining(study), worst] if worst else [])]),
+        ),
         ("diagnostics", "Inside the methods", _chart("diagnostics")),
         ("server", "What the server learned", clients.server_view(study)),
     ]

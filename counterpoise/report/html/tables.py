@@ -16,6 +16,7 @@ from counterpoise.report.html.markup import (
     table,
 )
 from counterpoise.report.html.study import Study
+from counterpoise.report.render.matrix import matrix_of
 from counterpoise.results.cells import Cell, Row, lower_is_better
 
 MOMENTS = {"last": "last round", "best": "best round", "mean_last_10": "mean of the last 10 evaluations"}
@@ -33,6 +34,20 @@ COSTS: Columns = {
     "bytes": ("Sent in all", bytes_),
     "seconds": ("Time in all", seconds),
 }
+
+
+def matrix(study: Study) -> Html:
+    """Methods by problems, before all else; nothing where there is one problem."""
+    if (found := matrix_of(study.comparison)) is None:
+        return Html()
+    rows = [
+        [
+            method,
+            *(element("td", element("b" if cell.best else "span", cell.text), cell.mark) for cell in cells),
+        ]
+        for method, cells in zip(found.methods, found.cells, strict=True)
+    ]
+    return table(found.caption, ["Method", *map(breakable, found.problems)], rows, class_="matrix")
 
 
 def tables(study: Study) -> Html:

@@ -14,6 +14,7 @@ from counterpoise.report.render.layout import (
     style_rows,
     title_of,
 )
+from counterpoise.report.render.matrix import matrix_of
 from counterpoise.report.render.verdict_table import verdict_caption, verdict_head, verdict_rows
 from counterpoise.results.cells import Row
 from counterpoise.results.comparison import Comparison
@@ -21,7 +22,7 @@ from counterpoise.results.recommendation import opening
 
 
 def render_markdown(comparison: Comparison) -> str:
-    """Which method to use, two tables per problem (scores; course of the run), verdicts, and what was left out."""
+    """Which method to use, all problems in one table where there are several, two tables per problem (scores; course of the run), verdicts, and what was left out."""
     return "\n".join(_lines(comparison)) + "\n"
 
 
@@ -34,6 +35,7 @@ def _lines(comparison: Comparison) -> Iterator[str]:
     for paragraph in opening(comparison.recommendations):
         yield escape(paragraph)
         yield ""
+    yield from _matrix(comparison)
     for caption, columns in (
         (scores_caption, score_columns(comparison)),
         (course_caption, COURSE),
@@ -45,12 +47,22 @@ def _lines(comparison: Comparison) -> Iterator[str]:
         yield escape(caption(comparison))
         yield ""
     if comparison.verdicts:
-        yield from _aligned(
+        yield from aligned(
             verdict_head(comparison), [[*map(escape, row)] for row in verdict_rows(comparison)]
         )
         yield from ["", escape(verdict_caption(comparison)), ""]
     yield from _list(findings, comparison)
     yield from _list(remarks, comparison)
+
+
+def _matrix(comparison: Comparison) -> Iterator[str]:
+    if (found := matrix_of(comparison)) is None:
+        return
+    body = [
+        [escape(method), *map(_cell, cells)] for method, cells in zip(found.methods, found.cells, strict=True)
+    ]
+    yield from aligned(["method", *map(escape, found.problems)], body)
+    yield from ["", escape(found.caption), ""]
 
 
 def _heading(problem: str) -> list[str]:
@@ -63,10 +75,10 @@ def _table(comparison: Comparison, rows: Sequence[Row], columns: Sequence[str]) 
         [escape(row.method), str(len(row.seeds)), *map(_cell, styled)]
         for row, styled in zip(rows, style_rows(comparison, rows, columns), strict=True)
     ]
-    yield from _aligned(header, body)
+    yield from aligned(header, body)
 
 
-def _aligned(header: list[str], body: list[list[str]]) -> Iterator[str]:
+def aligned(header: list[str], body: list[list[str]]) -> Iterator[str]:
     """A table whose columns line up; the first stands left, numbers right."""
     widths = [max(map(len, column)) for column in zip(header, *body, strict=True)]
     rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]

@@ -1,0 +1,60 @@
+"""What is known of a comparison before it starts, and what its tuning leaves open."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from counterpoise.results.statistics import ALPHA, fewest_pairs, problems_are_blocks
+from counterpoise.sweep.grids import grid_of
+from counterpoise.sweep.jobs import problems_of
+from counterpoise.sweep.sweep import Sweep
+from counterpoise.sweep.tune import TUNING_FILE
+
+
+def foreseen(sweep: Sweep) -> list[str]:
+    """Whether the seeds can pass the tests at all: the smallest p of n pairs is ``2 ** (1 - n)``, times the tests by Holm."""
+    tests, seeds, names = len(sweep.methods) - 1, len(sweep.seeds), [p.name for p in problems_of(sweep)]
+    if not tests:
+        return []
+    needed = fewest_pairs(tests)
+    if seeds >= needed:
+        return []
+    least = min(1.0, tests * 2.0 ** (1 - seeds))
+    after = " after Holm's correction" if tests > 1 else ""
+    count = f"{seeds} {'seed' if seeds == 1 else 'seeds'}"
+    line = (
+        f"{count} cannot show that a method differs from the baseline on a problem: the smallest possible p is {least:.2g}{after},"
+        f" and {ALPHA:g} is needed; it takes {needed} seeds"
+    )
+    blocks = len(names) if problems_are_blocks(names) else len(names) * seeds
+    enough = len(names) > 1 and blocks >= needed
+    return [f"{line}. Over all {len(names)} problems together the test can pass." if enough else f"{line}."]
+
+
+def edge_notes(sweep: Sweep, out: Path) -> list[str]:
+    """Numbers that tuning chose at the edge of their grid, where better ones may lie beyond it."""
+    path = out / TUNING_FILE
+    if sweep.tune is None or not path.is_file():
+        return []
+    chosen = json.loads(path.read_text())["searches"]
+    grids = {entry.name: grid_of(entry, sweep.tune) for entry in sweep.methods}
+    return [note for one in chosen if one["method"] in grids for note in _edges(one, grids[one["method"]])]
+
+
+def _edges(search: Mapping[str, Any], grid: Mapping[str, Any]) -> Iterator[str]:
+    place = f" on {search['problem']}" if search["problem"] else ""
+    for key, value in (search["chosen"] or {}).items():
+        known = sorted({number for number in grid.get(key, ()) if _is_number(number)})
+        if len(known) > 1 and _is_number(value) and value in (known[0], known[-1]):
+            end, more = ("smallest", "smaller") if value == known[0] else ("largest", "larger")
+            yield (
+                f"{search['method']}{place}: the tuned {key} = {value:g} is the {end} of its grid"
+                f" ({known[0]:g} to {known[-1]:g}); a {more} one may be better."
+            )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

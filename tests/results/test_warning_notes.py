@@ -1,0 +1,45 @@
+"""Notes below a table: seeds that collapsed, and classes that a model never predicts; by hand-made counts."""
+
+from __future__ import annotations
+
+import pytest
+from made_runs import made_run
+
+from counterpoise.results.comparison import compare_results
+from counterpoise.results.results import RunResult
+
+
+def _counted(seed: int, confusion: list[list[int]]) -> RunResult:
+    run = made_run("fedavg", seed)
+    data = {"name": "made", "classes": ["cat", "dog", "owl"], "class_counts": [9, 9, 9]}
+    summary = {"seed": seed, "confusion": confusion}
+    return run._replace(summary=summary, record={"data": data, "samples": [27], "clients": None})
+
+
+SOUND = [[8, 1, 0], [1, 8, 0], [1, 0, 8]]
+WITHOUT_OWL = [[8, 1, 0], [1, 8, 0], [4, 5, 0]]
+ONE_CLASS = [[10, 0, 0], [10, 0, 0], [10, 0, 0]]
+
+
+def test_a_class_that_is_never_predicted_is_named_with_its_seeds() -> None:
+    notes = compare_results([_counted(0, SOUND), _counted(1, WITHOUT_OWL), _counted(2, WITHOUT_OWL)]).notes
+    assert notes == ("fedavg never predicts class owl (2 of 3 seeds).",)
+
+
+def test_a_class_without_test_samples_is_not_missed() -> None:
+    assert compare_results([_counted(0, [[5, 4, 0], [1, 8, 0], [0, 0, 0]])]).notes == ()
+
+
+def test_a_model_that_knows_one_class_only_has_collapsed() -> None:
+    notes = compare_results([_counted(0, SOUND), _counted(1, ONE_CLASS)]).notes
+    assert notes[0] == "fedavg, seed 1 collapsed: it answers 100 % of the test samples with class cat."
+
+
+def test_one_answer_is_no_collapse_where_nearly_all_samples_are_of_that_class() -> None:
+    assert not any("collapsed" in note for note in compare_results([_counted(0, [[99, 0], [1, 0]])]).notes)
+
+
+@pytest.mark.parametrize(("last", "expected"), [(0.39, 1), (0.41, 0)])
+def test_a_run_that_ends_below_half_of_what_it_reached_has_collapsed(last: float, expected: int) -> None:
+    notes = compare_results([made_run("fedavg", 0, [0.3, 0.8, last])]).notes
+    assert sum("fell from 80.0 to" in note for note in notes) == expected
