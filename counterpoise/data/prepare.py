@@ -16,7 +16,7 @@ from counterpoise.core.rng import generator, numpy_generator
 from counterpoise.data.dataset import DATASETS, Assignment, Dataset, Samples
 from counterpoise.data.federation import Federation
 from counterpoise.data.imbalances import IMBALANCES, imbalance_ratio
-from counterpoise.data.partition import PARTITIONS
+from counterpoise.data.partition import NATURAL, PARTITIONS, usual_clients
 from counterpoise.data.skew import class_sizes, imbalance_of
 from counterpoise.data.split import stratified_split
 from counterpoise.data.types import Labels
@@ -77,7 +77,7 @@ def labels_of(data: Dataset) -> Labels:
 def split_federation(
     data: Dataset,
     partition: str = "dirichlet",
-    clients: int = 10,
+    clients: int | None = None,
     *,
     seed: Seed = 0,
     validation: ProperFraction = 0.0,
@@ -85,8 +85,12 @@ def split_federation(
     validation_seed: Seed = 0,
     **arguments: Any,
 ) -> Federation:
-    """Split the training set among clients: the server's validation share is taken before, the clients' held-out shares after."""
+    """Split the training set among clients: the server's validation share is taken before, the clients' held-out shares after.
+
+    `clients` is 10 where it is not given, and with the partition natural all that the data has.
+    """
     data = _ready_to_split(data)
+    clients = usual_clients(partition) if clients is None else clients
     check_arguments("split", split_federation, partition=partition, clients=clients, seed=seed)
     shares = {"validation": validation, "server_validation": server_validation}
     check_arguments("split", split_federation, **shares, validation_seed=validation_seed)
@@ -107,7 +111,7 @@ def split_federation(
         held_out=tuple(held for _, held in parts),
         validation=server,
         name=kept.name,
-        client_names=_names_of(kept) if partition == "natural" else (),
+        client_names=_names_of(kept) if partition == NATURAL else (),
         files=kept.files,
         notes=(*kept.notes, *_validation_notes(kept.classes, server), *split.repairs),
         source=kept.source,
