@@ -10,6 +10,7 @@ from counterpoise.data.faults import fault, no_such
 from counterpoise.data.own.arrays import read_npz
 from counterpoise.data.own.folder import read_image_folder
 from counterpoise.data.own.pack import read_pack, write_pack
+from counterpoise.data.own.pairs import holds_arrays
 from counterpoise.data.own.prepared import Pack
 from counterpoise.data.own.torch_dataset import from_torch
 from counterpoise.data.tables.table import is_table, read_table
@@ -28,7 +29,7 @@ __all__ = [
     "write_pack",
 ]
 
-SUPPORTED = "a table (.csv, .tsv, .txt, also with .gz; .parquet, .pq), arrays (.npz), a pack (.safetensors) or a folder of images"
+SUPPORTED = "a table (.csv, .tsv, .txt, also with .gz; .parquet, .pq), arrays (.npz, or x.npy beside y.npy), a pack (.safetensors) or a folder of images"
 
 
 def open_pack(path: Path | str) -> Dataset:
@@ -52,6 +53,8 @@ def open_data(
     """The data set at a path, read by its kind; `size` and `clients` are for folders, the column names for tables."""
     path = Path(path)
     suffix = path.suffix.lower()
+    if suffix in (".npz", ".npy") or holds_arrays(path):
+        return read_npz(path, test_share, seed)
     if path.is_dir():
         return read_image_folder(path, size, clients, test_share, seed)
     if not path.exists():
@@ -62,8 +65,6 @@ def open_data(
                 f"{path}: label is missing; needs the name of the column that holds the classes"
             )
         return read_table(path, label, client, test_share, seed, numeric, categorical, drop)
-    if suffix == ".npz":
-        return read_npz(path, test_share, seed)
     if suffix == ".safetensors":
         return open_pack(path)
     raise fault(path, f"cannot tell what {suffix or 'a file without suffix'} holds; needs {SUPPORTED}")

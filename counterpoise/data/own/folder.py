@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from counterpoise.data.dataset import Dataset, Source
+from counterpoise.data.dataset import Dataset
 from counterpoise.data.faults import (
     MAX_BYTES,
     MAX_FILES,
@@ -26,7 +26,7 @@ from counterpoise.data.faults import (
     file_within,
     no_such,
 )
-from counterpoise.data.own.samples import Checked, join
+from counterpoise.data.own.samples import Checked, by_words, join
 from counterpoise.data.split import TrainTest, split_note, split_rows
 from counterpoise.data.tables.cells import coded
 from counterpoise.errors import ConfigError
@@ -81,8 +81,8 @@ def read_image_folder(
     notes = [split_note(split, test_share, seed)] if not given else []
     notes += [f"images resized to {wanted[0]} x {wanted[1]}"] if wanted else []
     joined = join(root, train, test, classes.names, owners, notes, {root.name: digest})
-    by_name = {name: place for place, name in enumerate(classes.names)}
-    return replace(joined, source=Source(labels=by_name, resized=wanted is not None))
+    named = by_words(joined)
+    return replace(named, source=named.source._replace(resized=wanted is not None))
 
 
 def _wanted_size(size: int | Size | None) -> Size | None:

@@ -47,13 +47,22 @@ def images(
 
 
 @dataset("arrays")
-def arrays(path: str, test_share: Share = 0.2, seed: Whole = 0) -> Loader:
-    """Your npz file with x and y, or x_train, y_train, x_test and y_test, and optionally client and classes."""
+def arrays(
+    path: str,
+    test_share: Share = 0.2,
+    seed: Whole = 0,
+    labels: str | None = None,
+    standardise: bool = False,
+) -> Loader:
+    """Your npz file, or folder of npy files, with x and y, or x_train, y_train, x_test and y_test, and optionally client and classes.
+
+    `labels` is the npy file of labels beside a `path` of any name; `standardise` scales each feature by the training samples.
+    """
 
     def load(root: Path | None) -> Dataset:
         from counterpoise.data.own import read_npz
 
-        return read_npz(under(root, path), test_share, seed)
+        return read_npz(under(root, path), test_share, seed, labels=labels, standardise=standardise)
 
     return load
 
