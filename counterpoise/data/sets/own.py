@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from counterpoise.data.dataset import Dataset, Loader, dataset
+from counterpoise.data.tables.skipped import OnError
 from counterpoise.registry.schema import Count, Interval, Whole
 
 Share = Annotated[float, Interval(0, 0.5, open_low=True, open_high=True)]
@@ -21,13 +22,17 @@ def table(
     numeric: list[str] | None = None,
     categorical: list[str] | None = None,
     drop: list[str] | None = None,
+    on_error: OnError = "stop",
 ) -> Loader:
-    """Your CSV or Parquet table: a label column, further columns as numbers or categories, optionally one that names the client."""
+    """Your CSV or Parquet table: a label column, further columns as numbers or categories, optionally one that names the client.
+
+    Rows that cannot be used stop the run; with `on_error` "skip" they are left out, and a note lists them.
+    """
 
     def load(root: Path | None) -> Dataset:
         from counterpoise.data.own import read_table
 
-        return read_table(under(root, path), label, client, test_share, seed, numeric, categorical, drop)
+        return read_table(under(root, path), label, client, test_share, seed, numeric, categorical, drop, on_error)
 
     return load
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,9 +25,10 @@ from counterpoise.data.tables.cells import Coded, Table, names_of, parse_number
 from counterpoise.data.tables.csv_file import FEWEST_COLUMNS, read_csv
 from counterpoise.data.tables.encoder import Encoder
 from counterpoise.data.tables.fit import column_warnings, fit_notes, fit_table
-from counterpoise.data.tables.identifiers import drop_key
+from counterpoise.data.tables.identifiers import drop_key, pandas_indices
 from counterpoise.data.tables.parquet_file import read_parquet
-from counterpoise.errors import legal_words
+from counterpoise.data.tables.skipped import OnError, usable
+from counterpoise.errors import legal_words, listed
 
 CSV_SUFFIXES = (".csv", ".tsv", ".txt")
 PARQUET_SUFFIXES = (".parquet", ".pq")
@@ -50,11 +53,11 @@ def is_table(path: Path) -> bool:
     return name.suffix.lower() in CSV_SUFFIXES or path.suffix.lower() in PARQUET_SUFFIXES
 
 
-def open_table(path: Path, fewest: int = FEWEST_COLUMNS) -> Table:
+def open_table(path: Path, fewest: int = FEWEST_COLUMNS, on_error: OnError = "stop") -> Table:
     """The table of a file with at least so many columns."""
     if path.suffix.lower() in PARQUET_SUFFIXES:
         return read_parquet(path, fewest)
-    return read_csv(path, fewest=fewest)
+    return read_csv(path, fewest=fewest, on_error=on_error)
 
 
 def read_table(
@@ -66,33 +69,40 @@ def read_table(
     numeric: Sequence[str] | None = None,
     categorical: Sequence[str] | None = None,
     drop: Sequence[str] | None = None,
+    on_error: OnError = "stop",
 ) -> Dataset:
     """One row per sample; `label` names the class, `client` the natural client, every other column is a feature.
 
-    Other columns than `numeric` and `categorical` are typed by their cells; those in `drop` are left out.
+    Other columns than `numeric` and `categorical` are typed by their cells; those in `drop` are left out. Rows that cannot
+    be used are refused, or with `on_error` "skip" left out and listed in a note.
     """
     path = Path(path)
-    fitted = fitted_table(path, label, client, test_share, seed, numeric, categorical, drop)
+    fitted = fitted_table(path, label, client, test_share, seed, numeric, categorical, drop, on_error)
+    data = dataset_of(fitted, label, client, split_note(fitted.split, test_share, seed))
+    name = Path(path.stem).stem if path.suffix.lower() == PACKED else path.stem
+    return replace(data, name=name, files={path.name: sha256_of(path)})
+
+
+def dataset_of(fitted: FittedTable, label: str, client: str | None, share: str) -> Dataset:
+    """The data set of a fitted table; `share` is the note on its test rows."""
     split, classes, codes = fitted.split, fitted.classes, fitted.classes.codes
     train, test = (fitted.samples.take(rows) for rows in map(torch.from_numpy, split))
     clients = _clients(fitted.table, client, split)
-    class_notes = check_coverage(path, classes.names, codes[split.train], codes[split.test])
-    share = split_note(split, test_share, seed)
+    class_notes = check_coverage(fitted.table.path, classes.names, codes[split.train], codes[split.test])
     return Dataset(
-        Path(path.stem).stem if path.suffix.lower() == PACKED else path.stem,
+        fitted.table.path.stem,
         train,
         test,
         classes.names,
         clients=clients.codes,
         client_names=clients.names,
-        files={path.name: sha256_of(path)},
         notes=(*fitted.notes, *fitted.warnings, *class_notes, *clients.notes, share),
         source=Source(label, fitted.encoder),
     )
 
 
 def fitted_table(
-    path: Path,
+    path: Path | Table,
     label: str,
     client: str | None = None,
     test_share: float = 0.2,
@@ -100,22 +110,38 @@ def fitted_table(
     numeric: Sequence[str] | None = None,
     categorical: Sequence[str] | None = None,
     drop: Sequence[str] | None = None,
+    on_error: OnError = "stop",
     drop_words: Callable[[str], str] = drop_key,
 ) -> FittedTable:
     """The table read as `read_table` reads it; `drop_words` says in notes how to leave a column out."""
     check_share(test_share)
-    table = open_table(path)
+    table = path if isinstance(path, Table) else open_table(path, on_error=on_error)
     forced = numeric or (), categorical or ()
-    left_out = [label, *(drop or ()), *([] if client is None else [client])]
+    owners = [label, *([] if client is None else [client])]
+    left_out = [*owners, *(drop or ())]
     check_named(table, [*left_out, *forced[0], *forced[1]])
-    classes = _classes(table, label)
-    split = split_rows(path, classes.codes, test_share, seed)
+    table = _without_index(table, [*left_out, *forced[0], *forced[1]])
     names = [name for name in table.columns if name not in left_out]
+    if on_error == "skip":
+        table = usable(table, owners, [name for name in names if name not in forced[1]], forced[0])
+    classes = _classes(table, label)
+    split = split_rows(table.path, classes.codes, test_share, seed)
     fitted = fit_table(table, names, split.train, *forced)
     x = fitted.encoder.transform(table, fitted.numbers).x
     samples = Samples(torch.from_numpy(x), torch.from_numpy(classes.codes))
     notes, warnings = (*table.notes, *fit_notes(fitted)), column_warnings(table, fitted, *forced, drop_words)
     return FittedTable(table, classes, split, fitted.encoder, samples, notes, warnings)
+
+
+def _without_index(table: Table, named: Sequence[str]) -> Table:
+    """The table without columns that pandas wrote as an index, unless they are named for a use, or nothing else is left."""
+    found = [name for name in pandas_indices(table.columns) if name not in named]
+    kept = {name: cells for name, cells in table.columns.items() if name not in found}
+    if not found or len(kept) < FEWEST_COLUMNS:
+        return table
+    keys = f"numeric = {json.dumps(found, ensure_ascii=False)}"
+    note = f"index of pandas, which numbers the rows: left out; {keys} keeps it: {listed(found)}"
+    return table._replace(columns=kept, notes=(*table.notes, note))
 
 
 def check_named(table: Table, named: Iterable[str]) -> None:

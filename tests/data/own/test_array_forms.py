@@ -83,7 +83,7 @@ def test_files_of_any_name_go_with_labels(tmp_path: Path) -> None:
         read_npz(folder / "features.npy")
     with pytest.raises(ConfigError, match=r"data.labels goes with a .npy file of inputs, not with a.npz"):
         read_npz(folder / "a.npz", labels="target.npy")
-    with pytest.raises(DataError, match="absent.npy: no such file"):
+    with pytest.raises(DataError, match=r"absent\.npy: no such file"):
         read_npz(folder / "features.npy", labels="absent.npy")
 
 

@@ -131,13 +131,29 @@ NO_COUNTS = {
 
 @pytest.mark.parametrize("numbers", NO_COUNTS.values(), ids=NO_COUNTS)
 def test_other_numbers_are_not_taken_for_a_count(tmp_path: Path, numbers: list[int]) -> None:
-    assert column_warnings(leaky(tmp_path, *numbers)) == []
+    assert column_warnings(leaky(tmp_path, *numbers, name="dose")) == []
 
 
-def test_an_index_that_pandas_read_and_wrote_again_is_noted_with_gaps_too(tmp_path: Path) -> None:
-    (note,) = column_warnings(leaky(tmp_path, *range(0, 80, 2), name="Unnamed: 0"))
-    assert note.startswith("column 'Unnamed: 0' is an index that pandas wrote, 0 to 78: ")
-    assert 'drop = ["Unnamed: 0"] leaves it out' in note
+@pytest.mark.parametrize("name", ["Unnamed: 0", "Unnamed: 0.1", "__index_level_0__"])
+def test_an_index_that_pandas_read_and_wrote_again_is_left_out_with_gaps_too(
+    tmp_path: Path, name: str
+) -> None:
+    path = leaky(tmp_path, *range(0, 80, 2), name=name)
+    data = read_table(path, "label")
+    assert data.input_shape == (1,)
+    assert any(note.startswith("index of pandas") and f'numeric = ["{name}"]' in note for note in data.notes)
+    assert read_table(path, "label", numeric=[name]).input_shape == (2,)
+    # the same name over other cells is a column like any other
+    assert read_table(leaky(tmp_path, *[0, 1] * 20, name=name), "label").input_shape == (2,)
+
+
+def test_numbers_with_the_name_of_an_identifier_are_noted(tmp_path: Path) -> None:
+    (note,) = column_warnings(leaky(tmp_path, *range(0, 80, 2), name="PatientID"))
+    assert note.startswith("column 'PatientID' has a different whole number in each row, and the name of an")
+    assert 'drop = ["PatientID"] leaves it out' in note
+    (note,) = column_warnings(leaky(tmp_path, *(place % 20 for place in range(40)), name="doctor_id"))
+    assert note.startswith("column 'doctor_id' has the name of an identifier and is read as a number: ")
+    assert 'categorical = ["doctor_id"] reads it as words' in note
 
 
 def test_a_nameless_index_of_pandas_is_left_out_with_a_note(tmp_path: Path) -> None:
