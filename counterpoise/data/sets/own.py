@@ -32,21 +32,31 @@ def table(
     def load(root: Path | None) -> Dataset:
         from counterpoise.data.own import read_table
 
-        return read_table(under(root, path), label, client, test_share, seed, numeric, categorical, drop, on_error)
+        return read_table(
+            under(root, path), label, client, test_share, seed, numeric, categorical, drop, on_error
+        )
 
     return load
 
 
 @dataset("images")
 def images(
-    path: str, clients: bool = False, size: Count | None = None, test_share: Share = 0.2, seed: Whole = 0
+    path: str,
+    clients: bool = False,
+    size: Count | None = None,
+    test_share: Share = 0.2,
+    seed: Whole = 0,
+    on_error: OnError = "stop",
 ) -> Loader:
-    """Your folder of images, ``class/file``, or ``client/class/file`` with `clients`; folders ``train`` and ``test`` give the split."""
+    """Your folder of images, ``class/file``, or ``client/class/file`` with `clients`; folders ``train`` and ``test`` give the split.
+
+    Files that cannot be used stop the run; with `on_error` "skip" they are left out, and a note lists them.
+    """
 
     def load(root: Path | None) -> Dataset:
         from counterpoise.data.own import read_image_folder
 
-        return read_image_folder(under(root, path), size, clients, test_share, seed)
+        return read_image_folder(under(root, path), size, clients, test_share, seed, on_error)
 
     return load
 

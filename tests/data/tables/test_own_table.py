@@ -342,3 +342,27 @@ def test_parquet_without_pyarrow_names_the_extra(tmp_path: Path, monkeypatch: py
 def test_a_share_that_could_empty_a_class_is_refused(tmp_path: Path, share: float) -> None:
     with pytest.raises(ConfigError, match="test_share"):
         read_table(written(tmp_path, "a,label", *by_class("1", "2")), "label", test_share=share)
+
+
+def test_rows_that_cannot_be_used_are_skipped_where_asked_and_listed(tmp_path: Path) -> None:
+    good = [f"{row},{'ab'[row % 3 // 2]},{'pq'[row % 2]}" for row in range(20)]
+    whole = read_table(written(tmp_path, "age,town,label", *good), "label", "town")
+    bad = ["7,a", "8,b,", "old,a,p", "9,,q", "1e300,b,q"]
+    path = written(tmp_path, "age,town,label", *good, *bad)
+    with pytest.raises(DataError, match="row 22: has 2 cells"):
+        read_table(path, "label", "town")
+    data = read_table(path, "label", "town", on_error="skip")
+    assert torch.equal(data.train.x, whole.train.x)
+    assert torch.equal(data.test.y, whole.test.y)
+    listed = " ".join(note for note in data.notes if note.startswith("skipped"))
+    reasons = ("22: has 2 cells", "23: 'label' is missing", "24: 'age' holds 'old'", "25: 'town' is missing")
+    for reason in (*reasons, "26: 'age' holds '1e300'"):
+        assert f"row {reason}" in listed
+
+
+def test_a_table_of_which_most_rows_cannot_be_used_is_refused(tmp_path: Path) -> None:
+    path = written(tmp_path, "age,label", "1,p", "2,q", "3,p", *["4,"] * 5)
+    with pytest.raises(
+        DataError, match="5 of 8 rows cannot be used, more than half; the first is row 5: 'label'"
+    ):
+        read_table(path, "label", on_error="skip")
