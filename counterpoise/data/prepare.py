@@ -26,7 +26,7 @@ from counterpoise.registry.settings import check_arguments
 
 
 def load_data(
-    name: str,
+    name: Any,
     imbalance: float | str | Mapping[str, Any] = 1.0,
     root: Path | str | None = None,
     imbalanced_test: bool = False,
@@ -35,10 +35,17 @@ def load_data(
 ) -> Dataset:
     """A data set by name, with an imbalance: the factor of a long tail, or ``{"step": {"factor": 10.0}}``.
 
+    Or what a program holds: ``load_data(frame, label="outcome", client="hospital")``, a torch data set with `test` or
+    `test_share`, a Hugging Face data set with `label`, or the path of a file or folder.
     With `imbalanced_test` the test set has it too; else that stays as it is. `seed` draws which samples are kept.
     """
-    name, imbalance, seed = check_arguments("load_data", load_data, name=name, imbalance=imbalance, seed=seed)
-    whole = DATASETS.build(name, arguments)(None if root is None else Path(root))
+    imbalance, seed = check_arguments("load_data", load_data, imbalance=imbalance, seed=seed)
+    if isinstance(name, str) and (name in DATASETS or not Path(name).suffix):
+        whole = DATASETS.build(name, arguments)(None if root is None else Path(root))
+    else:
+        from counterpoise.data.own.in_memory import in_memory  # which needs Pillow and others
+
+        whole = in_memory(Path(name) if isinstance(name, str) else name, arguments)
     return apply_imbalance(whole, imbalance, seed, imbalanced_test)
 
 
