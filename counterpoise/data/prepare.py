@@ -15,12 +15,12 @@ from counterpoise.core.method import build_named
 from counterpoise.core.rng import generator, numpy_generator
 from counterpoise.data.dataset import DATASETS, Assignment, Dataset, Samples
 from counterpoise.data.federation import Federation
-from counterpoise.data.imbalances import IMBALANCES, imbalance_ratio
+from counterpoise.data.imbalances import IMBALANCES, Imbalance, imbalance_ratio
 from counterpoise.data.partition import NATURAL, PARTITIONS, usual_clients
 from counterpoise.data.skew import class_sizes, imbalance_of
 from counterpoise.data.split import stratified_split
 from counterpoise.data.types import Labels
-from counterpoise.errors import ConfigError, listed
+from counterpoise.errors import ConfigError, listed, short
 from counterpoise.registry.schema import ProperFraction, Seed
 from counterpoise.registry.settings import check_arguments
 
@@ -67,6 +67,8 @@ def apply_imbalance(
             return data
         imbalance = {"longtail": {"factor": asked}}
     rule = build_named(IMBALANCES, imbalance)
+    if data.official and imbalance != "natural":
+        _check_enough(data, rule, seed, imbalance if asked is None else asked)
     kept = data.keep(torch.from_numpy(rule(labels_of(data), numpy_generator(seed, "imbalance"))))
     notes = (*data.notes, f"imbalance: {imbalance}" if asked is None else _tail_note(kept, asked))
     if not test:
@@ -74,6 +76,20 @@ def apply_imbalance(
     labels = Labels(data.test.y.numpy(), len(data.classes))
     rows = torch.from_numpy(rule(labels, numpy_generator(seed, "imbalance-test")))
     return replace(kept, test=data.test.take(rows), notes=(*notes, "the test set has the same imbalance"))
+
+
+def _check_enough(data: Dataset, rule: Imbalance, seed: int, imbalance: Any) -> None:
+    """Refuse an imbalance that keeps more of the official set than is here: it would silently be another one."""
+    whole = np.repeat(np.arange(len(data.classes)), data.official)
+    kept = rule(Labels(whole, len(data.classes)), numpy_generator(seed, "imbalance"))
+    wanted, here = np.bincount(whole[kept], minlength=len(data.classes)), class_sizes(labels_of(data))
+    lacking = np.flatnonzero(wanted > here)
+    if len(lacking):
+        first = lacking[0]
+        raise ConfigError(
+            f"data.imbalance = {short(imbalance)} needs {wanted[first]:,} training samples of class {data.classes[first]!r}, "
+            f"but this part of {data.name} has {here[first]:,}; needs a long tail of at least its own {imbalance_of(here):g}, or natural"
+        )
 
 
 def labels_of(data: Dataset) -> Labels:

@@ -20,6 +20,7 @@ __all__ = [
     "Assignment",
     "Pack",
     "from_torch",
+    "kind_of",
     "open_data",
     "open_pack",
     "read_image_folder",
@@ -51,20 +52,29 @@ def open_data(
     drop: Sequence[str] | None = None,
 ) -> Dataset:
     """The data set at a path, read by its kind; `size` and `clients` are for folders, the column names for tables."""
-    path = Path(path)
-    suffix = path.suffix.lower()
-    if suffix in (".npz", ".npy") or holds_arrays(path):
-        return read_npz(path, test_share, seed)
-    if path.is_dir():
+    path, kind = Path(path), kind_of(Path(path))
+    if kind == "images":
         return read_image_folder(path, size, clients, test_share, seed)
+    if kind == "arrays":
+        return read_npz(path, test_share, seed)
+    if kind == "pack":
+        return open_pack(path)
+    if label is None:
+        raise ConfigError(f"{path}: label is missing; needs the name of the column that holds the classes")
+    return read_table(path, label, client, test_share, seed, numeric, categorical, drop)
+
+
+def kind_of(path: Path) -> str:
+    """What reads a path: the name that `data.name` has for it."""
+    suffix = path.suffix.lower()
     if not path.exists():
         raise DataError(f"{no_such(path, 'file or folder')}; needs {SUPPORTED}")
+    if suffix in (".npz", ".npy") or holds_arrays(path):
+        return "arrays"
+    if path.is_dir():
+        return "images"
     if is_table(path):
-        if label is None:
-            raise ConfigError(
-                f"{path}: label is missing; needs the name of the column that holds the classes"
-            )
-        return read_table(path, label, client, test_share, seed, numeric, categorical, drop)
+        return "table"
     if suffix == ".safetensors":
-        return open_pack(path)
+        return "pack"
     raise fault(path, f"cannot tell what {suffix or 'a file without suffix'} holds; needs {SUPPORTED}")

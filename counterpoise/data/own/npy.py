@@ -106,11 +106,15 @@ def read_array(where: ArrayFiles, name: str, header: Header) -> AnyArray:
 def _members(where: ArrayFiles) -> Iterator[dict[str, _Member]]:
     if where.files is not None:
         yield {
-            name: _Member(file.stat().st_size, partial(file.open, "rb")) for name, file in where.files.items()
+            name: _Member(file.stat().st_size, partial(_opened, file)) for name, file in where.files.items()
         }
         return
     with zipfile.ZipFile(where.path) as archive:
         yield _packed(where.path, archive)
+
+
+def _opened(file: Path) -> IO[bytes]:
+    return file.open("rb")
 
 
 def _packed(path: Path, archive: zipfile.ZipFile) -> dict[str, _Member]:

@@ -33,7 +33,7 @@ def scaled(data: Dataset, standardise: bool) -> Dataset:
 
 def statistics(x: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and deviation of each feature, in float64 and two passes, so that large means cost no digits."""
-    pieces = x.split(CHUNK)
+    pieces = torch.split(x, CHUNK)
     mean = torch.stack([piece.double().sum(0) for piece in pieces]).sum(0) / len(x)
     squares = torch.stack([(piece.double() - mean).square().sum(0) for piece in pieces]).sum(0)
     return mean, (squares / len(x)).sqrt()
