@@ -36,16 +36,16 @@ def load_data(
     """A data set by name, with an imbalance: the factor of a long tail, or ``{"step": {"factor": 10.0}}``.
 
     Or what a program holds: ``load_data(frame, label="outcome", client="hospital")``, a torch data set with `test` or
-    `test_share`, a Hugging Face data set with `label`, or the path of a file or folder.
+    `test_share`, a Hugging Face data set with `label`, or the ``Path`` of a file or folder.
     With `imbalanced_test` the test set has it too; else that stays as it is. `seed` draws which samples are kept.
     """
     imbalance, seed = check_arguments("load_data", load_data, imbalance=imbalance, seed=seed)
-    if isinstance(name, str) and (name in DATASETS or not Path(name).suffix):
+    if isinstance(name, str):  # always a name: that of a config must not open files
         whole = DATASETS.build(name, arguments)(None if root is None else Path(root))
     else:
         from counterpoise.data.own.in_memory import in_memory  # which needs Pillow and others
 
-        whole = in_memory(Path(name) if isinstance(name, str) else name, arguments)
+        whole = in_memory(name, arguments)
     return apply_imbalance(whole, imbalance, seed, imbalanced_test)
 
 

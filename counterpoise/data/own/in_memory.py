@@ -20,7 +20,7 @@ from counterpoise.registry.schema import Interval
 from counterpoise.registry.settings import check_arguments, read_parameters, refuse_unknown
 
 Share = Annotated[float, Interval(0, 0.5, open_low=True, open_high=True)]
-TAKEN = "a name, a path, a frame, a torch data set with items (x, y), or a Hugging Face data set"
+TAKEN = "a name, a Path, a frame, a torch data set with items (x, y), or a Hugging Face data set"
 
 
 def in_memory(given: Any, arguments: Mapping[str, Any]) -> Dataset:

@@ -142,6 +142,8 @@ def test_a_hugging_face_data_set_itself() -> None:
 
 def test_a_path_is_read_by_its_kind(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", x=np.arange(20.0).reshape(10, 2), y=["a", "b"] * 5)
-    assert_equal(cp.load_data(str(tmp_path / "a.npz")), cp.load_data("arrays", path=str(tmp_path / "a.npz")))
+    assert_equal(cp.load_data(tmp_path / "a.npz"), cp.load_data("arrays", path=str(tmp_path / "a.npz")))
     with pytest.raises(DataError, match=r"absent\.npz: no such file"):
         cp.load_data(tmp_path / "absent.npz")
+    with pytest.raises(ConfigError, match="no data set"):
+        cp.load_data(str(tmp_path / "a.npz"))  # a word is a name, as in a config
