@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 NEWEST := .venv-newest
 PEERS ?= $(wildcard ../shared/peers)
 
-.PHONY: demo test test-newest test-faults test-long test-flower test-cuda lint docs bench bench-growth bench-gpu clean
+.PHONY: demo test test-newest test-faults test-long test-flower test-cuda lint docs verdicts bench bench-growth bench-gpu clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -46,6 +46,9 @@ lint: $(STAMP)
 
 docs: $(STAMP)
 	$(BIN)/python -m counterpoise.cli.reference docs/reference.md
+
+verdicts: $(STAMP)
+	$(BIN)/python experiments/verdicts.py
 
 # Other frameworks join where PEERS is a folder with scripts that run them: see benchmarks/cpu.py.
 bench: $(STAMP)

@@ -33,7 +33,7 @@ from counterpoise.server.round import ServerState
 EVERYONE = range(6)
 # By their defaults these are FedAvg; short updates are not clipped (tests/parts/test_robust.py), cosines are only shown,
 # labels change after nine tenths of a run, which five rounds do not have (tests/methods/test_fedrela.py), and no client's
-# loss is 1 above the mean (tests/methods/test_climb.py).
+# loss is 1 above the mean (tests/methods/test_climb.py). Nobody is far behind the others (tests/parts/test_peer_review.py).
 PLAIN = {
     "fedavg",
     "cross_entropy",
@@ -45,6 +45,7 @@ PLAIN = {
     "fedrela",
     "climb",
     "loss_duals",
+    "peer_review",
 }
 MESSAGES = {"loss_duals"}  # parts whose memory is only what `prepare` tells `finish` in the same round
 
