@@ -11,6 +11,7 @@ from runs import TINY, call
 import counterpoise as cp
 from counterpoise.run.assemble import load_federation
 from counterpoise.run.config.experiment import load_experiment, make_experiment, open_experiment
+from counterpoise.run.runner import start
 from counterpoise.sweep.sweep import load_sweep, open_sweep
 from counterpoise.system.toml import write_toml
 
@@ -31,10 +32,9 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_natural_without_clients_takes_all_there_are_and_a_wrong_number_is_refused(study: Path) -> None:
-    done = call("run", study / "mine.toml", "rounds=1", "--out", "out")
-    assert done.code == 0, done.err
+    start(open_experiment(study / "mine.toml", ["rounds=1"]), Path("out"))
     assert load_experiment(Path("out/config.toml")).partition.clients == 3
-    wrong = call("run", study / "mine.toml", "partition.clients=10", "--out", "other")
+    wrong = call("validate", study / "mine.toml", "partition.clients=10")
     assert (wrong.code, len(wrong.err.splitlines())) == (2, 1)
     assert "clients must be 3, or 0 for all, not 10" in wrong.err
 

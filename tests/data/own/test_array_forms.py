@@ -109,15 +109,15 @@ def test_arrays_are_standardised_where_asked_and_else_noted(tmp_path: Path) -> N
     assert z[:, 3].abs().max() < 1e-5  # constant: centred, not blown up
 
 
-def test_a_run_learns_from_npy_files(tmp_path: Path) -> None:
+def test_an_experiment_takes_npy_files(tmp_path: Path) -> None:
     folder = saved(tmp_path / "pair", x=X, y=WORDS)
     own = {"name": "arrays", "path": "pair", "standardise": True}
     (tmp_path / "mine.toml").write_text(
         write_toml(TINY | {"data": own, "partition": {"name": "iid", "clients": 2}})
     )
-    done = call("run", tmp_path / "mine.toml", "rounds=1", "--out", tmp_path / "run")
+    done = call("validate", tmp_path / "mine.toml")
     assert done.code == 0, done.err
     (folder / "y.npy").unlink()
-    lost = call("run", tmp_path / "mine.toml", "--out", tmp_path / "other")
+    lost = call("validate", tmp_path / "mine.toml")
     assert (lost.code, len(lost.err.splitlines())) == (3, 1)
     assert "pair: holds x; needs x and y, or x_train" in lost.err
