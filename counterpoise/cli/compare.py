@@ -45,9 +45,9 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Compare methods over problems and seeds: runs what is missing, then tables, tests and a report."""
-    from counterpoise.sweep.sweep import load_sweep
+    from counterpoise.sweep.sweep import open_sweep
 
-    wanted = load_sweep(sweep, overrides or [])
+    wanted = open_sweep(sweep, overrides or [])
     folder, execution = out or Path("runs") / sweep.stem, _execution(on, processes)
     if dry_run:
         return _print_plan(wanted, folder, execution, as_json)

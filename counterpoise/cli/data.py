@@ -26,6 +26,10 @@ def inspect(
         str,
         typer.Argument(help="A file or folder of yours, an experiment file (.toml), or a data set's name."),
     ],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(help="Values to change, as of `run`: data.imbalance=10 partition.name=iid."),
+    ] = None,
     label: Annotated[str | None, typer.Option(help="Column of a table that holds the class.")] = None,
     client: Annotated[str | None, typer.Option(help="Column of a table that names the client.")] = None,
     by_client: Annotated[
@@ -44,7 +48,7 @@ def inspect(
 
     if picture.suffix.lower() not in PICTURES:
         raise ConfigError(f"--picture must end in one of {', '.join(PICTURES)}, not {short(picture)}")
-    federation = look_at(source, label, client, by_client, root)
+    federation = look_at(source, label, client, by_client, root, overrides or [])
     console = screen(highlight=False, soft_wrap=True)
     for line in report_lines(federation):
         console.print(line, markup=False)

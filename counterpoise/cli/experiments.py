@@ -96,10 +96,10 @@ def validate(experiment: File, overrides: Overrides = None) -> None:
 def read_experiment(path: Path, overrides: list[str]) -> Experiment:
     """The experiment of a file; a sweep is recognised by keys that no experiment has."""
     from counterpoise.errors import ConfigError
-    from counterpoise.run.config.experiment import load_experiment
+    from counterpoise.run.config.experiment import open_experiment
 
     try:
-        return load_experiment(path, overrides)
+        return open_experiment(path, overrides)
     except ConfigError:
         keys = _keys_of_sweeps(path)
         if not keys:

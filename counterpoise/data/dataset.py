@@ -142,6 +142,9 @@ class Dataset:
     assignment: Assignment | None = None  # who holds what, where that is fixed already
     record: Mapping[str, Any] = field(default_factory=dict)  # how an assigned data set was made
     source: Source = field(default_factory=Source)
+    official: tuple[
+        int, ...
+    ] = ()  # training samples of each class in the whole set, where this is a part of it
 
     def fitted(self) -> Dataset:
         """The data set with arrays as tensors, or a DataError where its parts do not fit together."""

@@ -11,6 +11,8 @@ from counterpoise.data.types import Labels, Rows
 from counterpoise.registry.registry import Registry
 
 MOST_CLIENTS = 10_000_000
+FEW_CLIENTS = 10  # where nobody says how many
+NATURAL = "natural"  # the partition by the clients that the data has
 
 
 class Split(NamedTuple):
@@ -25,3 +27,8 @@ Partition = Callable[[Labels, int, np.random.Generator], Split]  # labels, numbe
 
 PARTITIONS: Registry[Partition] = Registry("partition", ["counterpoise.data.partitions"])
 partition = PARTITIONS.register
+
+
+def usual_clients(partition: str) -> int:
+    """The number of clients where none is given; 0: all that the data has."""
+    return 0 if partition == NATURAL else FEW_CLIENTS

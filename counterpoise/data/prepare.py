@@ -15,18 +15,18 @@ from counterpoise.core.method import build_named
 from counterpoise.core.rng import generator, numpy_generator
 from counterpoise.data.dataset import DATASETS, Assignment, Dataset, Samples
 from counterpoise.data.federation import Federation
-from counterpoise.data.imbalances import IMBALANCES, imbalance_ratio
-from counterpoise.data.partition import PARTITIONS
+from counterpoise.data.imbalances import IMBALANCES, Imbalance, imbalance_ratio
+from counterpoise.data.partition import NATURAL, PARTITIONS, usual_clients
 from counterpoise.data.skew import class_sizes, imbalance_of
 from counterpoise.data.split import stratified_split
 from counterpoise.data.types import Labels
-from counterpoise.errors import ConfigError, listed
+from counterpoise.errors import ConfigError, listed, short
 from counterpoise.registry.schema import ProperFraction, Seed
 from counterpoise.registry.settings import check_arguments
 
 
 def load_data(
-    name: str,
+    name: Any,
     imbalance: float | str | Mapping[str, Any] = 1.0,
     root: Path | str | None = None,
     imbalanced_test: bool = False,
@@ -35,12 +35,19 @@ def load_data(
 ) -> Dataset:
     """A data set by name, with an imbalance: the factor of a long tail, or ``{"step": {"factor": 10.0}}``.
 
+    Or what a program holds: ``load_data(frame, label="outcome", client="hospital")``, a torch data set with `test` or
+    `test_share`, a Hugging Face data set with `label`, or the ``Path`` of a file or folder.
     With `imbalanced_test` the test set has it too; else that stays as it is. `seed` draws which samples are kept, and
     the test set, where the data comes without one.
     """
-    name, imbalance, seed = check_arguments("load_data", load_data, name=name, imbalance=imbalance, seed=seed)
-    drawn = {"seed": seed} if "seed" in DATASETS.entry(name).parameters else {}
-    whole = DATASETS.build(name, arguments | drawn)(None if root is None else Path(root))
+    imbalance, seed = check_arguments("load_data", load_data, imbalance=imbalance, seed=seed)
+    if isinstance(name, str):  # always a name: that of a config must not open files
+        drawn = {"seed": seed} if "seed" in DATASETS.entry(name).parameters else {}
+        whole = DATASETS.build(name, arguments | drawn)(None if root is None else Path(root))
+    else:
+        from counterpoise.data.own.in_memory import in_memory  # which needs Pillow and others
+
+        whole = in_memory(name, arguments)
     return apply_imbalance(whole, imbalance, seed, imbalanced_test)
 
 
@@ -62,6 +69,8 @@ def apply_imbalance(
             return data
         imbalance = {"longtail": {"factor": asked}}
     rule = build_named(IMBALANCES, imbalance)
+    if data.official and imbalance != "natural":
+        _check_enough(data, rule, seed, imbalance if asked is None else asked)
     kept = data.keep(torch.from_numpy(rule(labels_of(data), numpy_generator(seed, "imbalance"))))
     notes = (*data.notes, f"imbalance: {imbalance}" if asked is None else _tail_note(kept, asked))
     if not test:
@@ -69,6 +78,20 @@ def apply_imbalance(
     labels = Labels(data.test.y.numpy(), len(data.classes))
     rows = torch.from_numpy(rule(labels, numpy_generator(seed, "imbalance-test")))
     return replace(kept, test=data.test.take(rows), notes=(*notes, "the test set has the same imbalance"))
+
+
+def _check_enough(data: Dataset, rule: Imbalance, seed: int, imbalance: Any) -> None:
+    """Refuse an imbalance that keeps more of the official set than is here: it would silently be another one."""
+    whole = np.repeat(np.arange(len(data.classes)), data.official)
+    kept = rule(Labels(whole, len(data.classes)), numpy_generator(seed, "imbalance"))
+    wanted, here = np.bincount(whole[kept], minlength=len(data.classes)), class_sizes(labels_of(data))
+    lacking = np.flatnonzero(wanted > here)
+    if len(lacking):
+        first = lacking[0]
+        raise ConfigError(
+            f"data.imbalance = {short(imbalance)} needs {wanted[first]:,} training samples of class {data.classes[first]!r}, "
+            f"but this part of {data.name} has {here[first]:,}; needs a long tail of at least its own {imbalance_of(here):g}, or natural"
+        )
 
 
 def labels_of(data: Dataset) -> Labels:
@@ -79,7 +102,7 @@ def labels_of(data: Dataset) -> Labels:
 def split_federation(
     data: Dataset,
     partition: str = "dirichlet",
-    clients: int = 10,
+    clients: int | None = None,
     *,
     seed: Seed = 0,
     validation: ProperFraction = 0.0,
@@ -87,8 +110,12 @@ def split_federation(
     validation_seed: Seed = 0,
     **arguments: Any,
 ) -> Federation:
-    """Split the training set among clients: the server's validation share is taken before, the clients' held-out shares after."""
+    """Split the training set among clients: the server's validation share is taken before, the clients' held-out shares after.
+
+    `clients` is 10 where it is not given, and with the partition natural all that the data has.
+    """
     data = _ready_to_split(data)
+    clients = usual_clients(partition) if clients is None else clients
     check_arguments("split", split_federation, partition=partition, clients=clients, seed=seed)
     shares = {"validation": validation, "server_validation": server_validation}
     check_arguments("split", split_federation, **shares, validation_seed=validation_seed)
@@ -109,7 +136,7 @@ def split_federation(
         held_out=tuple(held for _, held in parts),
         validation=server,
         name=kept.name,
-        client_names=_names_of(kept) if partition == "natural" else (),
+        client_names=_names_of(kept) if partition == NATURAL else (),
         files=kept.files,
         notes=(*kept.notes, *_validation_notes(kept.classes, server), *split.repairs),
         source=kept.source,

@@ -2,34 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from counterpoise.data.dataset import DATASETS, Dataset
 from counterpoise.data.federation import Federation
+from counterpoise.data.own import kind_of, open_data
 from counterpoise.data.prepare import assigned_federation, split_federation
 from counterpoise.data.skew import SkewReport, describe
+from counterpoise.run.assemble import load_dataset, load_federation
+from counterpoise.run.config.experiment import make_experiment, open_experiment
+from counterpoise.system.toml import override
 
 MOST_CLIENTS = 40  # clients that are listed one by one
 
 
 def look_at(
-    source: str, label: str | None, client: str | None, by_client: bool, root: Path | None
+    source: str,
+    label: str | None = None,
+    client: str | None = None,
+    by_client: bool = False,
+    root: Path | None = None,
+    overrides: Sequence[str] = (),
 ) -> Federation:
-    """The federation of a user's file, an experiment file or a data set by name; data without clients is one client."""
-    from counterpoise.data.own import open_data
+    """The federation of a user's file, an experiment file or a data set by name; data without clients is one client.
 
+    `overrides` are those of `run`, such as ``data.imbalance=10`` or ``partition.name=iid``.
+    """
     path = Path(source)
     if path.suffix == ".toml":
-        from counterpoise.run.assemble import load_federation
-        from counterpoise.run.config.experiment import load_experiment
-
-        return load_federation(load_experiment(path))
+        return load_federation(open_experiment(path, overrides))
+    if overrides:
+        return _overridden(_data_table(source, label, client, by_client, root), overrides)
     if source in DATASETS and not path.exists():
         return as_clients(DATASETS.build(source)(root))
     return as_clients(open_data(path, label=label, client=client, clients=by_client))
+
+
+def _overridden(data: Mapping[str, Any], overrides: Sequence[str]) -> Federation:
+    tables: dict[str, Any] = {"data": data}
+    for assignment in overrides:
+        tables = override(tables, assignment)
+    experiment = make_experiment(tables, "inspect")
+    if "partition" in tables:
+        return load_federation(experiment)
+    return as_clients(load_dataset(experiment.data))
+
+
+def _data_table(
+    source: str, label: str | None, client: str | None, by_client: bool, root: Path | None
+) -> dict[str, Any]:
+    """What [data] of an experiment would be."""
+    if source in DATASETS and not Path(source).exists():
+        return {"name": source} | ({} if root is None else {"root": str(root)})
+    given = {"label": label, "client": client, "clients": by_client or None}
+    return {"name": kind_of(Path(source)), "path": source} | {
+        key: value for key, value in given.items() if value is not None
+    }
 
 
 def as_clients(data: Dataset) -> Federation:

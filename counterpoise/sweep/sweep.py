@@ -13,6 +13,7 @@ from counterpoise.metrics.catalogue import comparable
 from counterpoise.registry.schema import Count, Interval, Seed
 from counterpoise.registry.settings import Settings
 from counterpoise.run.config.experiment import make_experiment
+from counterpoise.run.config.paths import beside_sweep
 from counterpoise.sweep.specs import Grid, flat_grid, label_of
 from counterpoise.system.toml import override, parse_toml, read_toml, write_toml
 
@@ -84,8 +85,16 @@ class Sweep(Settings):
 
 
 def load_sweep(path: Path, overrides: Iterable[str] = ()) -> Sweep:
-    """The sweep of a file, with overrides from the command line applied."""
-    tables = read_toml(path)
+    """The sweep of a sweep's folder, with overrides applied; paths are taken as they are."""
+    return _overridden(read_toml(path), path, overrides)
+
+
+def open_sweep(path: Path, overrides: Iterable[str] = ()) -> Sweep:
+    """The sweep of a user's file: its relative paths are looked up beside it, those of overrides are not."""
+    return _overridden(beside_sweep(read_toml(path), path), path, overrides)
+
+
+def _overridden(tables: Table, path: Path, overrides: Iterable[str]) -> Sweep:
     for assignment in overrides:
         tables = override(tables, assignment)
     return make_sweep(tables, short(path))

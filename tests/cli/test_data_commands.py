@@ -89,3 +89,20 @@ def test_a_run_from_a_pack_is_the_run_from_the_data(tmp_path: Path) -> None:
 
 def test_a_pack_has_its_suffix(tmp_path: Path) -> None:
     assert_refused(call("data", "pack", write_tiny(tmp_path), tmp_path / "it.zip"), 2, ".safetensors")
+
+
+def test_inspect_takes_the_overrides_of_run(tmp_path: Path) -> None:
+    table, picture = tmp_path / "mine.csv", ("--picture", tmp_path / "it.png")
+    table.write_text("\n".join(TABLE))
+    write_tiny(tmp_path)
+    looked = call("data", "inspect", tmp_path / "tiny.toml", "partition.clients=3", *picture)
+    assert "10 classes, 3 clients" in looked.out, looked.err
+    cut = call(
+        "data", "inspect", table, "partition.name=iid", "partition.clients=4", "--label", "y", *picture
+    )
+    assert "2 classes, 4 clients" in cut.out, cut.err
+    own = call("data", "inspect", table, "data.imbalance=2", "--label", "y", "--client", "site", *picture)
+    assert "imbalance: 2 to 1" in own.out, own.err
+    named = call("data", "inspect", "digits", "data.imbalance=20", *picture)
+    assert "10 classes, 1 clients" in named.out, named.err
+    assert_refused(call("data", "inspect", table, "data.labl=y", *picture), 2, "data")

@@ -117,6 +117,8 @@ def test_cifar100_takes_the_fine_label_and_its_name(tmp_path: Path) -> None:
     data = load("cifar100", tmp_path)
     assert data.train.y.tolist() == [99, 2]
     assert data.classes == tuple(str(label) for label in range(100))
+    (note,) = data.notes
+    assert note.startswith("only part of the official cifar100: 2 of 50,000 training samples, 0 to 1 of each")
     names = [f"name {label}" for label in range(100)]
     write(tmp_path / "cifar100/fine_label_names.txt", "\n".join(names) + "\n\n")
     assert load("cifar100", tmp_path).classes == tuple(names)

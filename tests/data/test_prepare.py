@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +14,14 @@ from counterpoise.api import load_data
 from counterpoise.data.dataset import Dataset, Samples
 from counterpoise.data.federation import Federation
 from counterpoise.data.own import open_pack, write_pack
-from counterpoise.data.prepare import apply_imbalance, assigned_federation, pack_federation, split_federation
+from counterpoise.data.prepare import (
+    apply_imbalance,
+    assigned_federation,
+    labels_of,
+    pack_federation,
+    split_federation,
+)
+from counterpoise.data.skew import class_sizes
 from counterpoise.errors import ConfigError
 from counterpoise.run.assemble import fingerprint, load_federation
 from counterpoise.run.config.experiment import make_experiment
@@ -169,3 +178,39 @@ def test_classes_that_the_servers_share_leaves_out_are_counted_in_a_note() -> No
     for share in (0.0, 0.4):
         notes = split_federation(data, "iid", 2, server_validation=share).notes
         assert not [note for note in notes if "validation" in note]
+
+
+def part_of(sizes: list[int]) -> Dataset:
+    """What is left of an official set with 100 training samples of each class."""
+    y = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
+    samples = Samples(torch.arange(float(len(y))).view(-1, 1), y)
+    return Dataset("part", samples, samples, tuple("abcde"[: len(sizes)]), official=(100,) * len(sizes))
+
+
+@pytest.mark.parametrize("imbalance", [10.0, 0.1, 40.0, {"longtail": {"factor": 20.0}}, "natural", 1.0])
+def test_part_of_a_set_gives_the_imbalances_that_it_holds(imbalance: Any) -> None:
+    tail = part_of([100, 31, 10])  # a long tail of 10 to 1
+    kept = apply_imbalance(tail, imbalance, seed=3)
+    whole = replace(part_of([100] * 3), official=())
+    sizes = class_sizes(labels_of(apply_imbalance(whole, imbalance, seed=3))).tolist()
+    assert class_sizes(labels_of(kept)).tolist() == (
+        [100, 31, 10] if imbalance in ("natural", 1.0) else sizes
+    )
+
+
+@pytest.mark.parametrize(
+    ("imbalance", "words"),
+    [
+        (5.0, "data.imbalance = 5.0 needs 44 training samples of class 'b', but this part of part has 31"),
+        ({"step": {"factor": 10.0}}, "needs 100 training samples of class 'b'"),
+        (
+            {"longtail": {"factor": 10.0, "shuffle_classes": True}},
+            "needs a long tail of at least its own 10, or natural",
+        ),
+    ],
+)
+def test_part_of_a_set_refuses_an_imbalance_that_needs_more(imbalance: Any, words: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        apply_imbalance(part_of([100, 31, 10]), imbalance, seed=1)
+    assert words in str(refused.value)
+    assert "\n" not in str(refused.value)

@@ -10,6 +10,7 @@ from counterpoise.data.faults import fault, no_such
 from counterpoise.data.own.arrays import read_npz
 from counterpoise.data.own.folder import read_image_folder
 from counterpoise.data.own.pack import read_pack, write_pack
+from counterpoise.data.own.pairs import holds_arrays
 from counterpoise.data.own.prepared import Pack
 from counterpoise.data.own.torch_dataset import from_torch
 from counterpoise.data.tables.table import is_table, read_table
@@ -19,6 +20,7 @@ __all__ = [
     "Assignment",
     "Pack",
     "from_torch",
+    "kind_of",
     "open_data",
     "open_pack",
     "read_image_folder",
@@ -28,7 +30,7 @@ __all__ = [
     "write_pack",
 ]
 
-SUPPORTED = "a table (.csv, .tsv, .txt, also with .gz; .parquet, .pq), arrays (.npz), a pack (.safetensors) or a folder of images"
+SUPPORTED = "a table (.csv, .tsv, .txt, also with .gz; .parquet, .pq), arrays (.npz, or x.npy beside y.npy), a pack (.safetensors) or a folder of images"
 
 
 def open_pack(path: Path | str) -> Dataset:
@@ -50,20 +52,29 @@ def open_data(
     drop: Sequence[str] | None = None,
 ) -> Dataset:
     """The data set at a path, read by its kind; `size` and `clients` are for folders, the column names for tables."""
-    path = Path(path)
-    suffix = path.suffix.lower()
-    if path.is_dir():
+    path, kind = Path(path), kind_of(Path(path))
+    if kind == "images":
         return read_image_folder(path, size, clients, test_share, seed)
+    if kind == "arrays":
+        return read_npz(path, test_share, seed)
+    if kind == "pack":
+        return open_pack(path)
+    if label is None:
+        raise ConfigError(f"{path}: label is missing; needs the name of the column that holds the classes")
+    return read_table(path, label, client, test_share, seed, numeric, categorical, drop)
+
+
+def kind_of(path: Path) -> str:
+    """What reads a path: the name that `data.name` has for it."""
+    suffix = path.suffix.lower()
     if not path.exists():
         raise DataError(f"{no_such(path, 'file or folder')}; needs {SUPPORTED}")
+    if suffix in (".npz", ".npy") or holds_arrays(path):
+        return "arrays"
+    if path.is_dir():
+        return "images"
     if is_table(path):
-        if label is None:
-            raise ConfigError(
-                f"{path}: label is missing; needs the name of the column that holds the classes"
-            )
-        return read_table(path, label, client, test_share, seed, numeric, categorical, drop)
-    if suffix == ".npz":
-        return read_npz(path, test_share, seed)
+        return "table"
     if suffix == ".safetensors":
-        return open_pack(path)
+        return "pack"
     raise fault(path, f"cannot tell what {suffix or 'a file without suffix'} holds; needs {SUPPORTED}")

@@ -1,22 +1,26 @@
-"""An npz file as a data set."""
+"""Arrays of an npz file or of npy files as a data set."""
 
 from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import NamedTuple
 
 from counterpoise.data.dataset import Dataset
 from counterpoise.data.faults import MAX_BYTES, MAX_CLASSES, MAX_WORD, check_share, fault
 from counterpoise.data.own.forms import check_alike, check_client_form, check_input_form, check_label_form
-from counterpoise.data.own.npy import AnyArray, Header, Heads, read_array, read_heads
+from counterpoise.data.own.labels import are_words, checked_labels, named_labels
+from counterpoise.data.own.npy import AnyArray, ArrayFiles, Header, Heads, read_array, read_heads
+from counterpoise.data.own.pairs import array_files
 from counterpoise.data.own.samples import (
     Checked,
+    by_words,
     checked_inputs,
-    checked_labels,
     class_names,
     coded_clients,
     join,
 )
+from counterpoise.data.own.standard import scaled
 from counterpoise.data.root import sha256_of
 from counterpoise.data.split import check_class_count, split_note, split_rows
 from counterpoise.errors import DataError, listed
@@ -28,50 +32,79 @@ CLIENTS = ("client", "clients")
 CLASSES = "classes"
 
 
-def read_npz(path: Path | str, test_share: float = 0.2, seed: int = 0, limit: int = MAX_BYTES) -> Dataset:
+def read_npz(
+    path: Path | str,
+    test_share: float = 0.2,
+    seed: int = 0,
+    limit: int = MAX_BYTES,
+    labels: str | None = None,
+    standardise: bool = False,
+) -> Dataset:
     """Arrays x and y, or x_train, y_train, x_test and y_test; optionally `client` (of each training sample) and `classes`.
 
-    Labels are whole numbers: indices into `classes`, or without `classes` any from 0 on. Rows in errors count from 1.
+    The path is an npz, or a folder of npy files with these names, or x.npy; `labels` is the file of y beside a path of any
+    name. Labels are words, or whole numbers: indices into `classes`, or without `classes` any from 0 on. Rows in errors
+    count from 1. `standardise` scales each feature by the training samples.
     """
     check_share(test_share)
-    path = Path(path)
-    heads = read_heads(path, (*WHOLE, *HALVES, *CLIENTS, CLASSES), limit)
+    where = array_files(path, labels)
+    path = where.path
+    heads = read_heads(where, (*WHOLE, *HALVES, *CLIENTS, CLASSES), limit)
     names, owner = _layout(path, heads), _owner(path, heads.wanted)
     _check_forms(path, heads.wanted, names, owner)
-    classes = class_names(path, _read(path, heads, CLASSES))
-    clients = None if owner is None else _read(path, heads, owner)
-    halves = _samples(path, heads, names, classes)
-    coded = None if clients is None else coded_clients(path, clients, len(halves[0].y))
-    notes = (f"arrays not used: {listed(heads.unused)}",) if heads.unused else ()
-    files = {path.name: sha256_of(path)}
-    if names == HALVES:
-        train, test = halves
-        return join(path, train, test, classes, coded, notes, files)
-    [whole] = halves
-    split = split_rows(path, whole.y, test_share, seed)
-    coded = None if coded is None else coded._replace(codes=coded.codes[split.train])
-    notes = (*notes, split_note(split, test_share, seed))
-    return join(path, whole.take(split.train), whole.take(split.test), classes, coded, notes, files)
+    classes = class_names(path, _read(where, heads, CLASSES))
+    clients = None if owner is None else _read(where, heads, owner)
+    given = _samples(where, heads, names, classes)
+    coded = None if clients is None else coded_clients(path, clients, len(given.halves[0].y))
+    notes = (f"arrays not used: {listed(heads.unused)}",) if heads.unused and labels is None else ()
+    files = {file.name: sha256_of(file) for file in _used(where, heads)}
+    train, test = given.halves[0], given.halves[-1]
+    if names == WHOLE:
+        split = split_rows(path, train.y, test_share, seed)
+        train, test = train.take(split.train), train.take(split.test)
+        coded = None if coded is None else coded._replace(codes=coded.codes[split.train])
+        notes = (*notes, split_note(split, test_share, seed))
+    data = join(path, train, test, given.classes, coded, notes, files)
+    data = by_words(data) if given.words else data
+    return scaled(data, standardise)
+
+
+class Given(NamedTuple):
+    """Samples of the training and the test set, or of both together, and the names of their classes."""
+
+    halves: list[Checked]
+    classes: tuple[str, ...] | None
+    words: bool  # labels are the names themselves
 
 
 def _samples(
-    path: Path, heads: Heads, names: tuple[str, ...], classes: tuple[str, ...] | None
-) -> list[Checked]:
+    where: ArrayFiles, heads: Heads, names: tuple[str, ...], classes: tuple[str, ...] | None
+) -> Given:
     """Inputs and labels of train and test; labels, which are small, are read and checked first."""
-    pairs = list(zip(names[::2], names[1::2], strict=True))
-    labels = [
-        checked_labels(path, y, _array(path, heads, y), heads.wanted[x].shape[0], classes) for x, y in pairs
-    ]
-    inputs = [checked_inputs(path, x, _array(path, heads, x)) for x, _ in pairs]
-    return [Checked(x, y) for x, y in zip(inputs, labels, strict=True)]
+    path, pairs = where.path, list(zip(names[::2], names[1::2], strict=True))
+    words = are_words(heads.wanted[names[1]])
+    labels = [(y, _array(where, heads, y)) for _, y in pairs]
+    if words:
+        classes, codes = named_labels(path, labels, classes)
+    else:
+        codes = [
+            checked_labels(path, y, found, heads.wanted[x].shape[0], classes)
+            for (x, _), (y, found) in zip(pairs, labels, strict=True)
+        ]
+    inputs = [checked_inputs(path, x, _array(where, heads, x)) for x, _ in pairs]
+    return Given([Checked(x, y) for x, y in zip(inputs, codes, strict=True)], classes, words)
 
 
-def _array(path: Path, heads: Heads, name: str) -> AnyArray:
-    return read_array(path, name, heads.wanted[name])
+def _used(where: ArrayFiles, heads: Heads) -> list[Path]:
+    return [where.path] if where.files is None else [where.files[name] for name in heads.wanted]
 
 
-def _read(path: Path, heads: Heads, name: str) -> AnyArray | None:
-    return _array(path, heads, name) if name in heads.wanted else None
+def _array(where: ArrayFiles, heads: Heads, name: str) -> AnyArray:
+    return read_array(where, name, heads.wanted[name])
+
+
+def _read(where: ArrayFiles, heads: Heads, name: str) -> AnyArray | None:
+    return _array(where, heads, name) if name in heads.wanted else None
 
 
 def _check_forms(path: Path, heads: dict[str, Header], names: tuple[str, ...], owner: str | None) -> None:
@@ -83,7 +116,7 @@ def _check_forms(path: Path, heads: dict[str, Header], names: tuple[str, ...], o
     check_alike(path, inputs[0], inputs[-1])
     if owner is not None:
         check_client_form(path, heads[owner], inputs[0].shape[0])
-    for name in {owner, CLASSES} & heads.keys():
+    for name in {owner, CLASSES, *names[1::2]} & heads.keys():
         _check_words(path, str(name), heads[str(name)])
     if CLASSES in heads and math.prod(heads[CLASSES].shape) > MAX_CLASSES:
         check_class_count(path, math.prod(heads[CLASSES].shape))

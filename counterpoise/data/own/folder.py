@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,10 +10,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
 
-from counterpoise.data.dataset import Dataset, Source
+from counterpoise.data.dataset import Dataset
 from counterpoise.data.faults import (
     MAX_BYTES,
     MAX_FILES,
@@ -26,19 +24,15 @@ from counterpoise.data.faults import (
     file_within,
     no_such,
 )
-from counterpoise.data.own.samples import Checked, join
-from counterpoise.data.split import TrainTest, split_note, split_rows
+from counterpoise.data.own.decode import Decoded, Pixels, Size, decode, depth_note
+from counterpoise.data.own.samples import Checked, by_words, join
+from counterpoise.data.split import split_at, split_note, split_rows
 from counterpoise.data.tables.cells import coded
-from counterpoise.errors import ConfigError
+from counterpoise.data.tables.skipped import OnError, skipped_note
+from counterpoise.errors import ConfigError, DataError
 
-FORMATS = ("PNG", "JPEG", "BMP", "WEBP", "TIFF", "PPM")
-GREY = frozenset({"1", "L", "LA"})
-COLOUR = frozenset({"P", "RGB", "RGBA", "CMYK", "YCbCr"})
 HALVES = ("train", "test")
 IGNORED_FILES = frozenset({"Thumbs.db", "desktop.ini"})
-
-Pixels = NDArray[np.uint8]
-Size = tuple[int, int]  # height, width
 
 
 class Picture(NamedTuple):
@@ -49,17 +43,28 @@ class Picture(NamedTuple):
     client: str = ""
 
 
+class Read(NamedTuple):
+    """Pixels [n, C, H, W] of the images that could be used, and which of the list they are."""
+
+    pixels: Pixels
+    digest: str  # SHA-256 over their names and bytes
+    kept: list[int]
+    notes: tuple[str, ...]
+
+
 def read_image_folder(
     path: Path | str,
     size: int | Size | None = None,
     clients: bool = False,
     test_share: float = 0.2,
     seed: int = 0,
+    on_error: OnError = "stop",
 ) -> Dataset:
     """Images at class/file, or with `clients` at client/class/file; split by `train` and `test` folders above, or at random.
 
     Pixels are bytes [C, H, W], grey only if every image is; transparency is dropped. Images of different sizes
-    need a `size` (height, width) to be resized to. Hidden files are ignored; any other must be an image.
+    need a `size` (height, width) to be resized to. Hidden files are ignored; any other must be an
+    image, or with `on_error` "skip" is left out and listed in a note.
     """
     check_share(test_share)
     wanted = _wanted_size(size)
@@ -69,20 +74,24 @@ def read_image_folder(
     halves = [root / half for half in HALVES if (root / half).is_dir()]
     given = len(halves) == len(HALVES)
     listed = [list(_pictures(root, folder, clients)) for folder in (halves if given else [root])]
-    pictures = [picture for half in listed for picture in half]
+    found = [picture for half in listed for picture in half]
+    read = _read(root, found, wanted, on_error)
+    pictures, x = [found[place] for place in read.kept], read.pixels
     classes = coded([picture.label for picture in pictures])
-    x, digest = _read(root, pictures, wanted)
     if given:
-        split = TrainTest(np.arange(len(listed[0])), np.arange(len(listed[0]), len(pictures)))
+        first = sum(place < len(listed[0]) for place in read.kept)
+        split = split_at(first, len(pictures))
     else:
         split = split_rows(root, classes.codes, test_share, seed)
     train, test = (Checked(x[rows], classes.codes[rows]) for rows in split)
+    if not len(train.y) or not len(test.y):
+        raise fault(root, "no image of its train or its test folder can be used")
     owners = coded([pictures[row].client for row in split.train]) if clients else None
     notes = [split_note(split, test_share, seed)] if not given else []
     notes += [f"images resized to {wanted[0]} x {wanted[1]}"] if wanted else []
-    joined = join(root, train, test, classes.names, owners, notes, {root.name: digest})
-    by_name = {name: place for place, name in enumerate(classes.names)}
-    return replace(joined, source=Source(labels=by_name, resized=wanted is not None))
+    joined = join(root, train, test, classes.names, owners, (*notes, *read.notes), {root.name: read.digest})
+    named = by_words(joined)
+    return replace(named, source=named.source._replace(resized=wanted is not None))
 
 
 def _wanted_size(size: int | Size | None) -> Size | None:
@@ -104,11 +113,11 @@ def read_pictures(
     files = list(_files(root, root)) if root.is_dir() else [root]
     if not files:
         raise fault(root, "holds no images")
-    pixels, _ = _read(
+    pixels = _read(
         root if root.is_dir() else root.parent,
         [Picture(file, "") for file in files],
         size if resized else None,
-    )
+    ).pixels
     if pixels.shape[2:] != size:
         raise fault(
             files[0], f"is {pixels.shape[2]} x {pixels.shape[3]}; the model takes {size[0]} x {size[1]}"
@@ -165,42 +174,43 @@ def _is_ignored(name: str) -> bool:
     return name.startswith(".") or name in IGNORED_FILES
 
 
-def _read(root: Path, pictures: list[Picture], size: Size | None) -> tuple[Pixels, str]:
-    """All images as [n, C, H, W], and one SHA-256 over their names and bytes."""
+def _read(root: Path, pictures: list[Picture], size: Size | None, on_error: OnError = "stop") -> Read:
     if len(pictures) > MAX_FILES:
         raise fault(root, f"holds {len(pictures):,} images; at most {MAX_FILES:,}")
     digest = hashlib.sha256()
-    images: list[Pixels] = []
+    images: list[Decoded] = []
+    kept: list[int] = []
+    skipped: dict[str, str] = {}
     with warnings.catch_warnings():
         warnings.simplefilter("error", Image.DecompressionBombWarning)
-        for file, *_ in pictures:
-            content = file_within(file, MAX_IMAGE_BYTES).read_bytes()
+        for place, (file, *_) in enumerate(pictures):
             name = file.relative_to(root).as_posix()
+            try:
+                content, image = _image(file, size, images, len(pictures))
+            except DataError as error:
+                if on_error == "stop":
+                    raise
+                skipped[name] = str(error).removeprefix(f"{file}: ")
+                continue
             digest.update(f"{name}\0{hashlib.sha256(content).hexdigest()}\n".encode(errors="surrogateescape"))
-            images.append(_decode(file, content, size))
-            _check_fit(file, images, len(pictures))
-    channels = max(len(image) for image in images)
-    alike = [np.broadcast_to(image, (channels, *image.shape[1:])) for image in images]
-    return np.stack(alike), digest.hexdigest()
+            images.append(image)
+            kept.append(place)
+    notes = (*depth_note(images), *skipped_note(root, "images", skipped, len(pictures)))
+    channels = max(len(image.pixels) for image in images)
+    alike = [np.broadcast_to(image.pixels, (channels, *image.pixels.shape[1:])) for image in images]
+    return Read(np.stack(alike), digest.hexdigest(), kept, notes)
 
 
-def _decode(file: Path, content: bytes, size: Size | None) -> Pixels:
-    with (
-        as_fault(file, "cannot be read as an image"),
-        Image.open(io.BytesIO(content), formats=FORMATS) as image,
-    ):
-        if image.width * image.height > MAX_PIXELS:
-            raise fault(file, f"is {image.height} x {image.width}; at most {MAX_PIXELS:,} pixels")
-        if image.mode not in GREY | COLOUR:
-            raise fault(file, f"has pixels of mode {image.mode}; needs eight bits per channel")
-        plain = image.convert("L" if image.mode in GREY else "RGB")
-        if size is not None:
-            plain = plain.resize(size[::-1], Image.Resampling.BILINEAR)
-        return np.atleast_3d(np.asarray(plain)).transpose(2, 0, 1)
+def _image(file: Path, size: Size | None, images: list[Decoded], count: int) -> tuple[bytes, Decoded]:
+    """The bytes and pixels of a file that fits to the images before it."""
+    content = file_within(file, MAX_IMAGE_BYTES).read_bytes()
+    image = decode(file, content, size)
+    _check_fit(file, image.pixels, images[0].pixels if images else image.pixels, count)
+    return content, image
 
 
-def _check_fit(file: Path, images: list[Pixels], count: int) -> None:
-    (_, height, width), (_, first_height, first_width) = images[-1].shape, images[0].shape
+def _check_fit(file: Path, image: Pixels, first: Pixels, count: int) -> None:
+    (_, height, width), (_, first_height, first_width) = image.shape, first.shape
     if (height, width) != (first_height, first_width):
         raise fault(
             file,

@@ -10,6 +10,7 @@ import numpy as np
 from counterpoise.data.faults import fault
 
 PIXEL_DIMENSIONS = 4  # [n, C, H, W]
+WORDS = "US"  # kinds of arrays that hold words
 
 
 class ArrayHeader(Protocol):
@@ -33,8 +34,8 @@ def check_input_form(source: Path | str, name: str, x: ArrayHeader) -> None:
 
 
 def check_label_form(source: Path | str, name: str, y: ArrayHeader, samples: int) -> None:
-    if y.dtype.kind not in "iu":
-        raise fault(source, f"{name} holds {y.dtype}; needs whole numbers")
+    if y.dtype.kind not in f"iu{WORDS}":
+        raise fault(source, f"{name} holds {y.dtype}; needs whole numbers or words")
     if y.shape != (samples,):
         raise fault(source, f"{name} has shape {y.shape}; needs ({samples},), one label per sample")
 

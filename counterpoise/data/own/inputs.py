@@ -13,16 +13,18 @@ from counterpoise.data.faults import fault, no_such
 from counterpoise.data.own.arrays import CLASSES
 from counterpoise.data.own.folder import read_pictures
 from counterpoise.data.own.forms import PIXEL_DIMENSIONS, check_input_form, check_label_form
-from counterpoise.data.own.npy import AnyArray, Heads, read_array, read_heads
+from counterpoise.data.own.labels import are_words, checked_labels, checked_words
+from counterpoise.data.own.npy import SUFFIX, AnyArray, ArrayFiles, Heads, read_array, read_heads
 from counterpoise.data.own.pack import read_pack
-from counterpoise.data.own.samples import checked_inputs, checked_labels, class_names, image_tensor
+from counterpoise.data.own.pairs import array_files, holds_arrays
+from counterpoise.data.own.samples import checked_inputs, class_names, image_tensor
 from counterpoise.data.preprocessing import UNKNOWN, Preprocessing
 from counterpoise.data.tables.table import is_table, open_table
 from counterpoise.errors import DataError, listed
 
 PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 PAIRS = (("x_test", "y_test"), ("x", "y"))  # the first pair that a file has
-SUPPORTED = "a table (.csv, .tsv, .txt, also with .gz; .parquet, .pq), arrays (.npz), a pack (.safetensors), an image or a folder of images"
+SUPPORTED = "a table (.csv, .tsv, .txt, also with .gz; .parquet, .pq), arrays (.npz, .npy), a pack (.safetensors), an image or a folder of images"
 
 
 class Given(NamedTuple):
@@ -40,12 +42,12 @@ def read_inputs(path: Path | str, how: Preprocessing) -> Given:
     if not path.exists():
         raise DataError(f"{no_such(path, 'file or folder')}; needs {SUPPORTED}")
     suffix = path.suffix.lower()
+    if suffix in (".npz", SUFFIX) or holds_arrays(path):
+        return _arrays(path, how)
     if path.is_dir() or suffix in PICTURES:
         return _pictures(path, how)
     if is_table(path):
         return _rows(path, how)
-    if suffix == ".npz":
-        return _arrays(path, how)
     if suffix == ".safetensors":
         return _packed(path, how)
     raise fault(path, f"cannot tell what {suffix or 'a file without suffix'} holds; needs {SUPPORTED}")
@@ -63,33 +65,38 @@ def _rows(path: Path, how: Preprocessing) -> Given:
 
 
 def _arrays(path: Path, how: Preprocessing) -> Given:
-    """Arrays x, or x_test; y and classes as `run` takes them, where there are any."""
+    """Arrays x, or x_test; y and classes as `run` takes them, where there are any. An npy file alone is x."""
+    where = ArrayFiles(path, {"x": path}) if path.suffix.lower() == SUFFIX else array_files(path)
     wanted = [name for pair in PAIRS for name in pair]
-    heads = read_heads(path, (*wanted, CLASSES))
+    heads = read_heads(where, (*wanted, CLASSES))
     found = next(((x, y) for x, y in PAIRS if x in heads.wanted), None)
     if found is None:
         raise fault(path, f"holds {listed([*heads.wanted, *heads.unused]) or 'nothing'}; needs x, or x_test")
     x, y = found
     head = heads.wanted[x]
     check_input_form(path, x, head)
-    inputs = image_tensor(checked_inputs(path, x, read_array(path, x, head)))
+    inputs = image_tensor(checked_inputs(path, x, read_array(where, x, head)))
     fitted = how.fitting(f"{path}: {x}", _no_columns(path, how, inputs))
     names = [str(row) for row in range(1, len(fitted) + 1)]
     if y not in heads.wanted:
         return Given(fitted, names)
-    return _labelled(fitted, names, how.codes(_words(path, heads, y, head.shape[0]), str(path)))
+    return _labelled(fitted, names, how.codes(_words(where, heads, y, head.shape[0]), str(path)))
 
 
-def _words(path: Path, heads: Heads, y: str, samples: int) -> list[str]:
-    """Labels as words: by the file's own names of classes, else the numbers themselves."""
-    check_label_form(path, y, heads.wanted[y], samples)
-    names = class_names(path, _read(path, heads, CLASSES))
-    labels = checked_labels(path, y, read_array(path, y, heads.wanted[y]), samples, names)
-    return [str(label) if names is None else names[label] for label in labels.tolist()]
+def _words(where: ArrayFiles, heads: Heads, y: str, samples: int) -> list[str]:
+    """Labels as words: by the file's own names of classes, else what is there."""
+    path, head = where.path, heads.wanted[y]
+    check_label_form(path, y, head, samples)
+    labels = read_array(where, y, head)
+    if are_words(head):
+        return checked_words(path, y, labels)
+    names = class_names(path, _read(where, heads, CLASSES))
+    codes = checked_labels(path, y, labels, samples, names)
+    return [str(label) if names is None else names[label] for label in codes.tolist()]
 
 
-def _read(path: Path, heads: Heads, name: str) -> AnyArray | None:
-    return read_array(path, name, heads.wanted[name]) if name in heads.wanted else None
+def _read(where: ArrayFiles, heads: Heads, name: str) -> AnyArray | None:
+    return read_array(where, name, heads.wanted[name]) if name in heads.wanted else None
 
 
 def _packed(path: Path, how: Preprocessing) -> Given:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,8 +19,8 @@ from counterpoise.data.own.forms import (
     check_alike,
     check_client_form,
     check_input_form,
-    check_label_form,
 )
+from counterpoise.data.own.labels import checked_labels
 from counterpoise.data.own.npy import AnyArray
 from counterpoise.data.split import Clients, check_class_count, check_coverage, natural_clients
 from counterpoise.data.tables.cells import Coded
@@ -83,19 +84,6 @@ def checked_inputs(source: Path | str, name: str, x: AnyArray) -> AnyArray:
     return numbers
 
 
-def checked_labels(
-    source: Path | str, name: str, y: AnyArray, samples: int, classes: tuple[str, ...] | None
-) -> Rows:
-    """One whole number per sample, each the index of a class."""
-    check_label_form(source, name, y, samples)
-    highest = np.iinfo(np.int64).max if classes is None else len(classes) - 1
-    wrong = (y < 0) | (y > highest)
-    if wrong.any():
-        row = int(wrong.argmax())
-        raise fault(source, f"{name} holds {y[row]}; must be 0 to {highest}", row + 1)
-    return y.astype(np.int64)
-
-
 def coded_clients(source: Path | str, clients: AnyArray, samples: int) -> Coded:
     """Clients named by whole numbers or words, one per training sample."""
     check_client_form(source, clients, samples)
@@ -147,6 +135,12 @@ def _of_one_kind(train: Checked, test: Checked) -> tuple[Checked, Checked]:
 def _by_number(names: tuple[str, ...], given: tuple[str, ...] | None) -> dict[str, int]:
     """What labels in the data mean: places among names that were given, else the names, which are the labels."""
     return {str(place) if given is not None else name: place for place, name in enumerate(names)}
+
+
+def by_words(data: Dataset) -> Dataset:
+    """The data set whose labels in files are the names of its classes."""
+    labels = {name: place for place, name in enumerate(data.classes)}
+    return replace(data, source=data.source._replace(labels=labels))
 
 
 def class_names(source: Path | str, classes: Sequence[str] | AnyArray | None) -> tuple[str, ...] | None:

@@ -10,30 +10,41 @@ import torch.utils.data
 from torch import Tensor
 
 from counterpoise.data.dataset import Dataset
-from counterpoise.data.faults import MAX_BYTES, as_fault, fault
+from counterpoise.data.faults import MAX_BYTES, as_fault, check_share, fault
 from counterpoise.data.own.npy import AnyArray
 from counterpoise.data.own.samples import Checked, Raw, checked, class_names, coded_clients, join
+from counterpoise.data.split import split_note, split_rows
 from counterpoise.errors import ConfigError, short
 
-Items = torch.utils.data.Dataset[Any]
+Items = torch.utils.data.Dataset[Any] | Any  # anything with a length and items by number
 
 
 def from_torch(
     train: Items,
-    test: Items,
+    test: Items | None = None,
     classes: Sequence[str] | None = None,
     clients: Sequence[int] | Sequence[str] | None = None,
+    test_share: float = 0.2,
+    seed: int = 0,
 ) -> Dataset:
     """Each item (x, y) is read once and stacked: x a tensor, array or image, y a whole number.
 
-    `clients` names the natural client of each training item; `classes` defaults to the attribute of that name.
+    Without `test` a share of each class is the test set. `clients` names the natural client of each item of `train`;
+    `classes` defaults to the attribute of that name.
     """
     source = type(train).__name__
     names = class_names(source, getattr(train, "classes", None) if classes is None else classes)
-    first, second = _stack(train, "train", names), _stack(test, "test", names)
+    first = _stack(train, "train", names)
+    second = first if test is None else _stack(test, "test", names)
     coded = None if clients is None else coded_clients(source, np.asarray(clients), len(first.y))
-    note = "items of a torch data set, each read once: random transforms are applied once"
-    return join(source, first, second, names, coded, (note,))
+    notes = ["items of a torch data set, each read once: random transforms are applied once"]
+    if test is None:
+        check_share(test_share)
+        split = split_rows(source, first.y, test_share, seed)
+        first, second = first.take(split.train), first.take(split.test)
+        coded = None if coded is None else coded._replace(codes=coded.codes[split.train])
+        notes.append(split_note(split, test_share, seed))
+    return join(source, first, second, names, coded, notes)
 
 
 def _stack(data: Any, half: str, classes: tuple[str, ...] | None) -> Checked:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ from counterpoise.errors import DataError
 SIDE = 32
 KRIZHEVSKY = "Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009"
 PIXELS = 3 * SIDE * SIDE
+TRAINING = 50_000  # images of either set, as many of each class
 MOST_BYTES = 60_000 * (2 + PIXELS)  # all images of either set in one file
 Pixels = NDArray[np.uint8]
 
@@ -73,6 +75,23 @@ def cifar100() -> Loader:
 
 
 def _load(layout: Binary, root: Path | None) -> Dataset:
+    return _told(layout, _found(layout, root))
+
+
+def _told(layout: Binary, data: Dataset) -> Dataset:
+    """With a note where the files hold only part of the official set."""
+    whole = (TRAINING // layout.classes,) * layout.classes
+    here = np.bincount(data.train.y.numpy(), minlength=layout.classes)
+    if tuple(here.tolist()) == whole:
+        return data
+    note = (
+        f"only part of the official {layout.name}: {len(data.train.y):,} of {TRAINING:,} training samples, "
+        f"{here.min():,} to {here.max():,} of each class; imbalances that need more are refused"
+    )
+    return replace(data, official=whole, notes=(*data.notes, note))
+
+
+def _found(layout: Binary, root: Path | None) -> Dataset:
     if look_for(root, layout.name, *_places(layout, layout.test)) is None:
         if look_for(root, layout.name, "labels.npz") is not None:
             return load_sheets(layout.name, root, layout.classes, pixel_scaling(layout.mean, layout.std))

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from counterpoise.data.dataset import Dataset, Loader, dataset
+from counterpoise.data.tables.skipped import OnError
 from counterpoise.registry.schema import Count, Interval, Whole
 
 Share = Annotated[float, Interval(0, 0.5, open_low=True, open_high=True)]
@@ -25,17 +26,19 @@ def table(
     split: str | None = None,
     group: str | None = None,
     time: str | None = None,
+    on_error: OnError = "stop",
 ) -> Loader:
     """Your CSV or Parquet table: a label column, further columns as numbers or categories, optionally one that names the client.
 
     Test rows are a share of each class, or a file (`test`), or what a column says: train or test (`split`), groups that are not torn (`group`), time, of which the latest rows test (`time`).
+    Rows that cannot be used stop the run; with `on_error` "skip" they are left out, and a note lists them.
     """
 
     def load(root: Path | None) -> Dataset:
         from counterpoise.data.own import read_table
 
         tests = None if test is None else under(root, test)
-        given = label, client, test_share, seed, numeric, categorical, drop
+        given = label, client, test_share, seed, numeric, categorical, drop, on_error
         return read_table(under(root, path), *given, test=tests, split=split, group=group, time=time)
 
     return load
@@ -43,26 +46,43 @@ def table(
 
 @dataset("images")
 def images(
-    path: str, clients: bool = False, size: Count | None = None, test_share: Share = 0.2, seed: Whole = 0
+    path: str,
+    clients: bool = False,
+    size: Count | None = None,
+    test_share: Share = 0.2,
+    seed: Whole = 0,
+    on_error: OnError = "stop",
 ) -> Loader:
-    """Your folder of images, ``class/file``, or ``client/class/file`` with `clients`; folders ``train`` and ``test`` give the split."""
+    """Your folder of images, ``class/file``, or ``client/class/file`` with `clients`; folders ``train`` and ``test`` give the split.
+
+    Files that cannot be used stop the run; with `on_error` "skip" they are left out, and a note lists them.
+    """
 
     def load(root: Path | None) -> Dataset:
         from counterpoise.data.own import read_image_folder
 
-        return read_image_folder(under(root, path), size, clients, test_share, seed)
+        return read_image_folder(under(root, path), size, clients, test_share, seed, on_error)
 
     return load
 
 
 @dataset("arrays")
-def arrays(path: str, test_share: Share = 0.2, seed: Whole = 0) -> Loader:
-    """Your npz file with x and y, or x_train, y_train, x_test and y_test, and optionally client and classes."""
+def arrays(
+    path: str,
+    test_share: Share = 0.2,
+    seed: Whole = 0,
+    labels: str | None = None,
+    standardise: bool = False,
+) -> Loader:
+    """Your npz file, or folder of npy files, with x and y, or x_train, y_train, x_test and y_test, and optionally client and classes.
+
+    `labels` is the npy file of labels beside a `path` of any name; `standardise` scales each feature by the training samples.
+    """
 
     def load(root: Path | None) -> Dataset:
         from counterpoise.data.own import read_npz
 
-        return read_npz(under(root, path), test_share, seed)
+        return read_npz(under(root, path), test_share, seed, labels=labels, standardise=standardise)
 
     return load
 

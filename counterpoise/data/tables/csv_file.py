@@ -13,6 +13,7 @@ from typing import IO, Any
 from counterpoise.data.faults import MAX_CELLS, MAX_COLUMNS, MAX_LINE, MAX_TEXT_BYTES, fault, file_within
 from counterpoise.data.tables.cells import Table
 from counterpoise.data.tables.identifiers import INDEX_HINT, is_index
+from counterpoise.data.tables.skipped import OnError, skipped_note
 from counterpoise.errors import DataError, short
 from counterpoise.system.capacity import check_fits
 
@@ -29,31 +30,48 @@ CHECK_EVERY = 16 << 20  # bytes between two checks of free memory
 Record = tuple[int, list[str]]  # row in the file (the header is row 1), cells
 
 
-def read_csv(path: Path | str, limit: int = MAX_TEXT_BYTES, fewest: int = FEWEST_COLUMNS) -> Table:
+def read_csv(
+    path: Path | str, limit: int = MAX_TEXT_BYTES, fewest: int = FEWEST_COLUMNS, on_error: OnError = "stop"
+) -> Table:
     """A table with a header row; delimited by comma, semicolon, tab or bar; in UTF-8, else Latin-1; gzipped or not.
 
-    A first column without a name that numbers the rows, as pandas writes it, is left out.
+    A first column without a name that numbers the rows, as pandas writes it, is left out. Rows of another width than the
+    header are refused, or with `on_error` "skip" left out and listed in a note.
     """
     path = file_within(path, limit)
     with _open_unpacked(path, limit) as raw:
         if raw.read(2) in UTF16_MARKS:
             raise fault(path, "is UTF-16; needs UTF-8 or Latin-1")
     try:
-        table = _read(path, "utf-8-sig", limit, fewest)
+        table = _read(path, "utf-8-sig", limit, fewest, on_error)
     except UnicodeDecodeError:
-        table = _read(path, "latin-1", limit, fewest)._replace(notes=("not UTF-8, read as Latin-1",))
+        table = _read(path, "latin-1", limit, fewest, on_error)
+        table = table._replace(notes=("not UTF-8, read as Latin-1", *table.notes))
     return _without_index(table) if "" in table.columns else table
 
 
-def _read(path: Path, encoding: str, limit: int, fewest: int) -> Table:
+def _read(path: Path, encoding: str, limit: int, fewest: int, on_error: OnError) -> Table:
     with _open_text(path, encoding, limit) as stream:
         delimiter = _delimiter(stream.read(SNIFFED_CHARACTERS))
     with _open_text(path, encoding, limit) as stream:
         records = _records(path, stream, delimiter)
         header_row, names = next(records, (1, []))
         _check_header(path, header_row, names, fewest)
+        uneven: dict[str, str] = {}
+        if on_error == "skip":
+            records = _even(records, len(names), uneven)
         rows, cells = _body(path, records, len(names))
-    return Table(path, dict(zip(names, zip(*cells, strict=True), strict=True)), rows, header_row)
+    notes = skipped_note(path, "rows", uneven, len(rows) + len(uneven))
+    return Table(path, dict(zip(names, zip(*cells, strict=True), strict=True)), rows, header_row, notes=notes)
+
+
+def _even(records: Iterator[Record], width: int, uneven: dict[str, str]) -> Iterator[Record]:
+    """The rows of this width; the others are told to `uneven`."""
+    for row, cells in records:
+        if len(cells) == width:
+            yield row, cells
+        else:
+            uneven[f"row {row}"] = f"has {len(cells):,} cells; needs {width:,}, as the header"
 
 
 def _open_text(path: Path, encoding: str, limit: int) -> IO[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,7 +15,10 @@ from counterpoise.errors import short
 FEWEST = 10  # different words; fewer are never reported
 LIKE_NAMES = 0.5  # different words per row above which words are identifiers, not categories
 WHOLE_NUMBER = re.compile(r"-?\d+")
-PANDAS_INDEX = frozenset({"Unnamed: 0", "__index_level_0__"})  # the index column in files that pandas wrote
+# The index in files that pandas wrote: "Unnamed: 0", "Unnamed: 0.1" after a second time, "__index_level_0__".
+PANDAS_INDEX = re.compile(r"Unnamed: 0(?:\.\d+)*|__index_level_\d+__")
+# patient_id, PatientID, record no, MRN; not "humid" or "grid"
+IDENTIFIER = re.compile(r"(?:^|[\W_]|(?<=[a-z])(?=[A-Z]))(?i:id|uuid|guid|mrn|nr|no|number|index|key)$")
 INDEX_HINT = "name it, or write the file without an index, as with pandas' to_csv(..., index=False)"
 DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 
@@ -34,16 +38,47 @@ def identifier_notes(
             yield f"column {name!r} holds {len(different):,} different words in {rows:,} rows, each an input of its own: {problem}; {drop(name)} leaves it out"
 
 
+class Judged(NamedTuple):
+    """What is odd about a column of numbers, and whether it says nothing about new rows for sure."""
+
+    what: str
+    sure: bool = True
+
+
+def judge_numbers(name: str, values: Numbers) -> Judged | None:
+    """Row numbers by their values; identifiers by their name and whole numbers."""
+    known = values[~np.isnan(values)]
+    different = len(np.unique(known))
+    if different < FEWEST or not (known == np.round(known)).all():
+        return None
+    every = different == len(values)  # a different one in each row, none missing
+    if every and known.max() - known.min() == len(known) - 1:
+        return Judged("counts the rows")
+    if every and PANDAS_INDEX.fullmatch(name):
+        return Judged("is an index that pandas wrote")
+    if not IDENTIFIER.search(name):
+        return None
+    if every:
+        return Judged("has a different whole number in each row, and the name of an identifier")
+    return Judged("has the name of an identifier and is read as a number", sure=False)
+
+
 def number_note(name: str, values: Numbers, drop: Callable[[str], str] = drop_key) -> str | None:
-    """A note on a column of row numbers, which reveal the classes of a sorted file."""
-    if len(values) < FEWEST or not (values == np.round(values)).all() or len(np.unique(values)) < len(values):
+    """A note on a column of row numbers, which reveal the classes of a sorted file, or of identifiers."""
+    judged = judge_numbers(name, values)
+    if judged is None:
         return None
-    counts = values.max() - values.min() == len(values) - 1
-    if not counts and name not in PANDAS_INDEX:
-        return None
-    what = "counts the rows" if counts else "is an index that pandas wrote"
-    keep = f"numeric = [{json.dumps(name, ensure_ascii=False)}]"
-    return f"column {name!r} {what}, {values.min():.0f} to {values.max():.0f}: such numbers say nothing about new rows, and give classes away where a file is sorted by them; {drop(name)} leaves it out, {keep} keeps it without this note"
+    what, quoted = judged.what, json.dumps(name, ensure_ascii=False)
+    keep = f"numeric = [{quoted}] keeps it without this note"
+    if not judged.sure:
+        return f"column {name!r} {what}: {drop(name)} leaves it out, categorical = [{quoted}] reads it as words, {keep}"
+    known = f"{np.nanmin(values):.0f} to {np.nanmax(values):.0f}"
+    return f"column {name!r} {what}, {known}: such numbers say nothing about new rows, and give classes away where a file is sorted by them; {drop(name)} leaves it out, {keep}"
+
+
+def pandas_indices(columns: Mapping[str, Sequence[str]]) -> list[str]:
+    """Columns that pandas wrote as an index, by their names and by different whole numbers in their cells."""
+    return [name for name, cells in columns.items() if PANDAS_INDEX.fullmatch(name) and is_index(cells)]
 
 
 def is_index(cells: Sequence[str]) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,11 +25,12 @@ from counterpoise.data.tables.cells import Coded, Table, names_of, parse_number
 from counterpoise.data.tables.csv_file import FEWEST_COLUMNS, read_csv
 from counterpoise.data.tables.encoder import Encoder
 from counterpoise.data.tables.fit import column_warnings, fit_notes, fit_table
-from counterpoise.data.tables.identifiers import drop_key
+from counterpoise.data.tables.identifiers import drop_key, pandas_indices
 from counterpoise.data.tables.parquet_file import read_parquet
+from counterpoise.data.tables.skipped import OnError, usable
 from counterpoise.data.tables.splitting import Splitting, choose_rows, splitting_note
 from counterpoise.data.types import Rows
-from counterpoise.errors import legal_words
+from counterpoise.errors import legal_words, listed
 
 CSV_SUFFIXES = (".csv", ".tsv", ".txt")
 PARQUET_SUFFIXES = (".parquet", ".pq")
@@ -52,11 +55,11 @@ def is_table(path: Path) -> bool:
     return name.suffix.lower() in CSV_SUFFIXES or path.suffix.lower() in PARQUET_SUFFIXES
 
 
-def open_table(path: Path, fewest: int = FEWEST_COLUMNS) -> Table:
+def open_table(path: Path, fewest: int = FEWEST_COLUMNS, on_error: OnError = "stop") -> Table:
     """The table of a file with at least so many columns."""
     if path.suffix.lower() in PARQUET_SUFFIXES:
         return read_parquet(path, fewest)
-    return read_csv(path, fewest=fewest)
+    return read_csv(path, fewest=fewest, on_error=on_error)
 
 
 def read_table(
@@ -68,6 +71,7 @@ def read_table(
     numeric: Sequence[str] | None = None,
     categorical: Sequence[str] | None = None,
     drop: Sequence[str] | None = None,
+    on_error: OnError = "stop",
     *,
     test: Path | str | None = None,
     split: str | None = None,
@@ -78,40 +82,37 @@ def read_table(
 
     Other columns than `numeric` and `categorical` are typed by their cells; those in `drop` are left out. Test rows
     are `test_share` of each class, or the file `test`, or those whose column `split` says test, or whole groups of the
-    column `group`, or the latest by the column `time`.
+    column `group`, or the latest by the column `time`. Rows that cannot be used are refused, or with `on_error` "skip" left out
+    and listed in a note.
     """
     path = Path(path)
     how = Splitting(test_share, seed, None if test is None else Path(test), split, group, time)
-    fitted = _fit(path, label, client, how, numeric, categorical, drop)
-    return _dataset(path, label, client, how, fitted)
+    fitted = _fit(path, label, client, how, numeric, categorical, drop, on_error)
+    data = dataset_of(fitted, label, client, splitting_note(fitted.split, how))
+    name = Path(path.stem).stem if path.suffix.lower() == PACKED else path.stem
+    return replace(data, name=name, files=_files(path, how.test))
 
 
-def _dataset(path: Path, label: str, client: str | None, how: Splitting, fitted: FittedTable) -> Dataset:
+def dataset_of(fitted: FittedTable, label: str, client: str | None, share: str) -> Dataset:
+    """The data set of a fitted table; `share` is the note on its test rows."""
     split, classes, codes = fitted.split, fitted.classes, fitted.classes.codes
     train, test = (fitted.samples.take(rows) for rows in map(torch.from_numpy, split))
     clients = _clients(fitted.table, client, split)
-    class_notes = check_coverage(path, classes.names, codes[split.train], codes[split.test])
+    class_notes = check_coverage(fitted.table.path, classes.names, codes[split.train], codes[split.test])
     return Dataset(
-        Path(path.stem).stem if path.suffix.lower() == PACKED else path.stem,
+        fitted.table.path.stem,
         train,
         test,
         classes.names,
         clients=clients.codes,
         client_names=clients.names,
-        files=_files(path, how.test),
-        notes=(
-            *fitted.notes,
-            *fitted.warnings,
-            *class_notes,
-            *clients.notes,
-            splitting_note(split, how),
-        ),
+        notes=(*fitted.notes, *fitted.warnings, *class_notes, *clients.notes, share),
         source=Source(label, fitted.encoder),
     )
 
 
 def fitted_table(
-    path: Path,
+    path: Path | Table,
     label: str,
     client: str | None = None,
     test_share: float = 0.2,
@@ -119,6 +120,7 @@ def fitted_table(
     numeric: Sequence[str] | None = None,
     categorical: Sequence[str] | None = None,
     drop: Sequence[str] | None = None,
+    on_error: OnError = "stop",
     drop_words: Callable[[str], str] = drop_key,
     *,
     test: Path | str | None = None,
@@ -128,31 +130,37 @@ def fitted_table(
 ) -> FittedTable:
     """The table read as `read_table` reads it; `drop_words` says in notes how to leave a column out."""
     how = Splitting(test_share, seed, None if test is None else Path(test), split, group, time)
-    return _fit(path, label, client, how, numeric, categorical, drop, drop_words)
+    return _fit(path, label, client, how, numeric, categorical, drop, on_error, drop_words)
 
 
 def _fit(
-    path: Path,
+    path: Path | Table,
     label: str,
     client: str | None,
     how: Splitting,
     numeric: Sequence[str] | None,
     categorical: Sequence[str] | None,
     drop: Sequence[str] | None,
+    on_error: OnError = "stop",
     drop_words: Callable[[str], str] = drop_key,
 ) -> FittedTable:
     how.check()
-    table = open_table(path)
+    table = path if isinstance(path, Table) else open_table(path, on_error=on_error)
     forced = numeric or (), categorical or ()
     # groups may be the clients: then whole clients test
     splits = [name for name in how.columns if name != client or how.group is None]
-    left_out = [label, *(drop or ()), *([] if client is None else [client]), *splits]
-    check_named(table, [*left_out, *forced[0], *forced[1]])
+    owners = [label, *([] if client is None else [client])]
+    left_out = [*owners, *(drop or ()), *splits]
+    named = [*left_out, *forced[0], *forced[1]]
+    check_named(table, named)
+    table = _without_index(table, named)
+    names = [name for name in table.columns if name not in left_out]
+    if on_error == "skip":
+        table = usable(table, owners, [name for name in names if name not in forced[1]], forced[0])
     classes = _classes(table, label)
     tests = None if how.test is None else _open_test(how.test, label, classes)
     rows = len(table.rows)
     split = choose_rows(table, classes, how) if tests is None else split_at(rows, rows + len(tests[1]))
-    names = [name for name in table.columns if name not in left_out]
     fitted = fit_table(table, names, split.train, *forced)
     x, y = fitted.encoder.transform(table, fitted.numbers).x, classes.codes
     if tests is not None:
@@ -177,6 +185,17 @@ def _open_test(path: Path, label: str, classes: Coded) -> tuple[Table, Rows]:
 def _files(path: Path, test: Path | None) -> dict[str, str]:
     found = {path.name: sha256_of(path)}
     return found if test is None else found | {f"test: {test.name}": sha256_of(test)}
+
+
+def _without_index(table: Table, named: Sequence[str]) -> Table:
+    """The table without columns that pandas wrote as an index, unless they are named for a use, or nothing else is left."""
+    found = [name for name in pandas_indices(table.columns) if name not in named]
+    kept = {name: cells for name, cells in table.columns.items() if name not in found}
+    if not found or len(kept) < FEWEST_COLUMNS:
+        return table
+    keys = f"numeric = {json.dumps(found, ensure_ascii=False)}"
+    note = f"index of pandas, which numbers the rows: left out; {keys} keeps it: {listed(found)}"
+    return table._replace(columns=kept, notes=(*table.notes, note))
 
 
 def check_named(table: Table, named: Iterable[str]) -> None:

@@ -14,6 +14,7 @@ from counterpoise.errors import ConfigError, short
 from counterpoise.privacy.settings import PrivacySettings
 from counterpoise.registry.schema import Count, Seed
 from counterpoise.registry.settings import Settings
+from counterpoise.run.config.paths import beside
 from counterpoise.run.config.tables import (
     CheckpointTable,
     DataTable,
@@ -103,8 +104,16 @@ def dotted(tables: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def load_experiment(path: Path | None, overrides: Iterable[str] = ()) -> Experiment:
-    """The experiment of a file, with overrides from the command line applied."""
-    tables = read_toml(path) if path is not None else {}
+    """The experiment of a run's folder, with overrides applied; paths are taken as they are."""
+    return _overridden(read_toml(path) if path is not None else {}, path, overrides)
+
+
+def open_experiment(path: Path, overrides: Iterable[str] = ()) -> Experiment:
+    """The experiment of a user's file: its relative paths are looked up beside it, those of overrides are not."""
+    return _overridden(beside(read_toml(path), path), path, overrides)
+
+
+def _overridden(tables: dict[str, Any], path: Path | None, overrides: Iterable[str]) -> Experiment:
     for assignment in overrides:
         tables = override(tables, assignment)
     return make_experiment(tables, short(path) if path is not None else "experiment")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, Self
 
-from counterpoise.data.partition import MOST_CLIENTS
+from counterpoise.data.partition import FEW_CLIENTS, MOST_CLIENTS, usual_clients
 from counterpoise.models.heads import Head
 from counterpoise.registry.schema import LARGEST, Count, Interval, Named, Positive, ProperFraction, Seed
 from counterpoise.registry.settings import OpenTable, Settings
@@ -48,10 +49,23 @@ class PartitionTable(OpenTable, table="partition"):
 
     name: Annotated[str, "a partition of `counterpoise ls partitions`"] = "dirichlet"
     clients: Annotated[
-        int, Interval(0, MOST_CLIENTS), "number of clients; 0 with `natural`: all that the data has"
-    ] = 10
+        int,
+        Interval(0, MOST_CLIENTS),
+        "number of clients; with `natural` all that the data has, by 0 or where it is left out",
+    ] = FEW_CLIENTS
     validation: Annotated[ProperFraction, "share of its samples that each client keeps for validation"] = 0.0
     seed: Annotated[Seed | None, "draws the partition; by default the run's seed"] = None
+
+    @classmethod
+    def read(cls, given: Any, key: str | None = None) -> Self:
+        """From a table that may leave out the number of clients."""
+        if (
+            isinstance(given, Mapping)
+            and "clients" not in given
+            and usual_clients(given.get("name", "")) == 0
+        ):
+            given = {**given, "clients": 0}
+        return super().read(given, key)
 
 
 @dataclass(frozen=True)

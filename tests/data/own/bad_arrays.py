@@ -37,7 +37,18 @@ ARRAYS: dict[str, tuple[dict[str, Any], str | None]] = {
     "records": ({"x": np.zeros((12, 2), [("a", "f4")]), "y": Y}, "x holds dtype"),
     "words for numbers": ({"x": X.astype(str), "y": Y}, "x holds <U"),
     "float labels": ({"x": X, "y": Y * 1.0}, "y holds float64; needs whole numbers"),
-    "word labels": ({"x": X, "y": Y.astype(str)}, "y holds <U"),
+    "word labels": ({"x": X, "y": Y.astype(str)}, None),
+    "object labels": (
+        {"x": X, "y": Y.astype(object)},
+        "y holds dtype('O'); needs numbers or words, as astype",
+    ),
+    "missing word label": ({"x": X, "y": with_value(Y.astype("U3"), 4, "nan")}, "row 5: y is missing"),
+    "word that is no class": (
+        {"x": X, "y": with_value(Y.astype("U3"), 4, "7"), "classes": list("012")},
+        "row 5: y holds '7'; one of 0, 1, 2",
+    ),
+    "words and numbers": (HALVES | {"y_train": Y.astype(str)}, "y_test holds int64, y_train words"),
+    "long words": ({"x": X, "y": Y.astype("U300")}, "y holds words of 300 characters"),
     "boolean labels": ({"x": X, "y": Y > 0}, "y holds bool"),
     "negative label": ({"x": X, "y": with_value(Y, 4, -1)}, "row 5: y holds -1"),
     "label out of range": (

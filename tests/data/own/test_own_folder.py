@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 from counterpoise.data.own import read_image_folder
-from counterpoise.errors import ConfigError
+from counterpoise.errors import ConfigError, DataError
 
 
 def paint(path: Path, value: int | tuple[int, int, int], size: tuple[int, int] = (4, 6)) -> None:
@@ -99,3 +99,44 @@ def test_the_checksum_is_that_of_names_and_bytes(tmp_path: Path) -> None:
 def test_a_size_out_of_range_is_refused(tmp_path: Path, size: int | tuple[int, int]) -> None:
     with pytest.raises(ConfigError, match="size"):
         read_image_folder(paint_classes(tmp_path), size=size)
+
+
+def test_sixteen_bits_keep_their_high_byte_and_a_note_says_so(tmp_path: Path) -> None:
+    paint_classes(tmp_path)
+    deep = np.array([[0, 255, 256], [40_000, 65_279, 65_535]], np.uint16)
+    for number in range(5):
+        for label in ("cat", "dog"):
+            Image.fromarray(deep).save(tmp_path / label / f"{number}.png")
+    data = read_image_folder(tmp_path)
+    assert data.train.x[0, 0].tolist() == [[0, 0, 1], [156, 254, 255]]
+    assert (
+        "10 images of sixteen bits brought to eight by their high byte; largest value 65,535 of 65,535"
+        in data.notes
+    )
+    for file in tmp_path.glob("*/*.png"):
+        Image.fromarray(deep // 16).save(file)  # twelve bits, as of a scanner
+    assert any("few grey levels are left" in note for note in read_image_folder(tmp_path).notes)
+
+
+def test_files_that_cannot_be_used_are_skipped_where_asked_and_listed(tmp_path: Path) -> None:
+    whole = read_image_folder(paint_classes(tmp_path / "whole"))
+    folder = paint_classes(tmp_path / "some")
+    (folder / "cat" / "zz.png").write_text("no image")
+    paint(folder / "dog" / "zz.png", 20, (5, 5))
+    with pytest.raises(DataError, match=r"zz\.png: cannot be read as an image"):
+        read_image_folder(folder)
+    data = read_image_folder(folder, on_error="skip")
+    assert torch.equal(data.train.x, whole.train.x)
+    assert torch.equal(data.test.y, whole.test.y)
+    (note,) = (note for note in data.notes if note.startswith("skipped"))
+    assert note.startswith(
+        "skipped 2 of 12 images that cannot be used: cat/zz.png: cannot be read as an image"
+    )
+    assert "dog/zz.png: is 5 x 5, the first image 4 x 6" in note
+
+
+def test_a_folder_of_which_most_cannot_be_used_is_refused(tmp_path: Path) -> None:
+    for file in [*paint_classes(tmp_path).glob("*/*.png")][1:]:
+        file.write_text("no image")
+    with pytest.raises(DataError, match=r"9 of 10 images cannot be used, more than half; the first is"):
+        read_image_folder(tmp_path, on_error="skip")

@@ -131,13 +131,29 @@ NO_COUNTS = {
 
 @pytest.mark.parametrize("numbers", NO_COUNTS.values(), ids=NO_COUNTS)
 def test_other_numbers_are_not_taken_for_a_count(tmp_path: Path, numbers: list[int]) -> None:
-    assert column_warnings(leaky(tmp_path, *numbers)) == []
+    assert column_warnings(leaky(tmp_path, *numbers, name="dose")) == []
 
 
-def test_an_index_that_pandas_read_and_wrote_again_is_noted_with_gaps_too(tmp_path: Path) -> None:
-    (note,) = column_warnings(leaky(tmp_path, *range(0, 80, 2), name="Unnamed: 0"))
-    assert note.startswith("column 'Unnamed: 0' is an index that pandas wrote, 0 to 78: ")
-    assert 'drop = ["Unnamed: 0"] leaves it out' in note
+@pytest.mark.parametrize("name", ["Unnamed: 0", "Unnamed: 0.1", "__index_level_0__"])
+def test_an_index_that_pandas_read_and_wrote_again_is_left_out_with_gaps_too(
+    tmp_path: Path, name: str
+) -> None:
+    path = leaky(tmp_path, *range(0, 80, 2), name=name)
+    data = read_table(path, "label")
+    assert data.input_shape == (1,)
+    assert any(note.startswith("index of pandas") and f'numeric = ["{name}"]' in note for note in data.notes)
+    assert read_table(path, "label", numeric=[name]).input_shape == (2,)
+    # the same name over other cells is a column like any other
+    assert read_table(leaky(tmp_path, *[0, 1] * 20, name=name), "label").input_shape == (2,)
+
+
+def test_numbers_with_the_name_of_an_identifier_are_noted(tmp_path: Path) -> None:
+    (note,) = column_warnings(leaky(tmp_path, *range(0, 80, 2), name="PatientID"))
+    assert note.startswith("column 'PatientID' has a different whole number in each row, and the name of an")
+    assert 'drop = ["PatientID"] leaves it out' in note
+    (note,) = column_warnings(leaky(tmp_path, *(place % 20 for place in range(40)), name="doctor_id"))
+    assert note.startswith("column 'doctor_id' has the name of an identifier and is read as a number: ")
+    assert 'categorical = ["doctor_id"] reads it as words' in note
 
 
 def test_a_nameless_index_of_pandas_is_left_out_with_a_note(tmp_path: Path) -> None:
@@ -326,3 +342,27 @@ def test_parquet_without_pyarrow_names_the_extra(tmp_path: Path, monkeypatch: py
 def test_a_share_that_could_empty_a_class_is_refused(tmp_path: Path, share: float) -> None:
     with pytest.raises(ConfigError, match="test_share"):
         read_table(written(tmp_path, "a,label", *by_class("1", "2")), "label", test_share=share)
+
+
+def test_rows_that_cannot_be_used_are_skipped_where_asked_and_listed(tmp_path: Path) -> None:
+    good = [f"{row},{'ab'[row % 3 // 2]},{'pq'[row % 2]}" for row in range(20)]
+    whole = read_table(written(tmp_path, "age,town,label", *good), "label", "town")
+    bad = ["7,a", "8,b,", "old,a,p", "9,,q", "1e300,b,q"]
+    path = written(tmp_path, "age,town,label", *good, *bad)
+    with pytest.raises(DataError, match="row 22: has 2 cells"):
+        read_table(path, "label", "town")
+    data = read_table(path, "label", "town", on_error="skip")
+    assert torch.equal(data.train.x, whole.train.x)
+    assert torch.equal(data.test.y, whole.test.y)
+    listed = " ".join(note for note in data.notes if note.startswith("skipped"))
+    reasons = ("22: has 2 cells", "23: 'label' is missing", "24: 'age' holds 'old'", "25: 'town' is missing")
+    for reason in (*reasons, "26: 'age' holds '1e300'"):
+        assert f"row {reason}" in listed
+
+
+def test_a_table_of_which_most_rows_cannot_be_used_is_refused(tmp_path: Path) -> None:
+    path = written(tmp_path, "age,label", "1,p", "2,q", "3,p", *["4,"] * 5)
+    with pytest.raises(
+        DataError, match="5 of 8 rows cannot be used, more than half; the first is row 5: 'label'"
+    ):
+        read_table(path, "label", on_error="skip")

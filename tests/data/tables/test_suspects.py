@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from counterpoise.data.tables.cells import Table
-from counterpoise.data.tables.suspects import IDENTIFIER, suspects
+from counterpoise.data.tables.identifiers import IDENTIFIER
+from counterpoise.data.tables.suspects import suspects
 
 ROWS = 30
 CASES = {
