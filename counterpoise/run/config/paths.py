@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-PLACES = (("data", "root"), ("data", "path"), ("model", "weights"))  # keys that hold paths
+PLACES = (("data", "root"), ("data", "path"), ("data", "test"), ("model", "weights"))  # keys that hold paths
 
 
 def beside(tables: Mapping[str, Any], file: Path) -> dict[str, Any]:
@@ -19,7 +19,7 @@ def beside(tables: Mapping[str, Any], file: Path) -> dict[str, Any]:
     rooted = _value(tables, "data", "root") is not None
     for table, key in PLACES:
         given = _value(tables, table, key)
-        if given is not None and not (key == "path" and rooted):
+        if given is not None and not (key in ("path", "test") and rooted):
             found[table] = {**found[table], key: _each(given, file)}
         if (dotted := f"{table}.{key}") in found:  # as problems and grids of a sweep may have it
             found[dotted] = _each(found[dotted], file)
