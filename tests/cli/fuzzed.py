@@ -184,7 +184,7 @@ def inline(value: Any) -> str:
 # Command lines
 
 # With arguments that are legal these take long, listen, reach out, or open a browser.
-COSTLY_COMMANDS = {"compare", "demo", "up", "simulate", "server", "client", "download"}
+COSTLY_COMMANDS = {"compare", "demo", "advise", "up", "simulate", "server", "client", "download"}
 PATHS = [
     "", ".", "..", "missing", "missing/x", "tiny.toml", "tiny.toml/x", "bad.toml", "sweep.toml", "t.csv", "folder", "x" * 300, "x" * 5000,
     "/dev/null/x", "/proc/none/x", "\udcff", "\u202e", "\x1b[31m", "~", "$HOME", "-", "--", "-x", "a b", "%s", "é", "x.safetensors",

@@ -216,7 +216,9 @@ def test_the_released_variant_is_cross_entropy_in_practice() -> None:
     """At the initialisation of the ConvNet its logits move by less than 1e-3 in the last of ten local epochs."""
     place = torch.device("cpu"), torch.float32
     module = MODELS.build("convnet")((3, 32, 32), 10)
-    module = adapt_model(Method(), module, generator(0, "init"), True, None, (), place)
+    module = adapt_model(
+        Method(), module, generator(0, "init"), True, None, (), place, torch.zeros(2, 3, 32, 32), 10
+    )
     x = torch.randn(8, 3, 32, 32, generator=generator(0, "x"))
     features = module.features(x).detach()  # type: ignore[operator]
     counts = [0, 0, 1, 900, 0, 30, 5000, 0, 4, 0]
