@@ -92,3 +92,10 @@ def test_a_door_that_leads_up_is_seen(tmp_path: Path) -> None:
     assert doors == {"low": {"high"}, "high": {"low"}}
     with pytest.raises(AssertionError, match="a cycle of rooms: low -> high -> low"):
         picture(doors)
+
+
+def test_no_two_test_files_share_a_name() -> None:
+    """Tests lie in no packages: of two files with one name only the first would run."""
+    names = [path.name for path in Path(__file__).parent.rglob("test_*.py")]
+    assert len(names) > 100
+    assert sorted(names) == sorted(set(names))
