@@ -77,6 +77,16 @@ def try_batch(module: nn.Module, x: Tensor, classes: int) -> bool:
 
 
 @torch.no_grad()
+def takes(module: nn.Module, x: Tensor) -> bool:
+    """Whether inputs of this shape and type go through the model at all."""
+    try:
+        _said(deepcopy(module).eval(), x)
+    except UnfitInputError:
+        return False
+    return True
+
+
+@torch.no_grad()
 def _check_features(module: nn.Module, x: Tensor) -> None:
     """A model with `features` and `head` is trained as one after the other: that must be what it is."""
     if not has_features(module):

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from counterpoise.core.method import part
-from counterpoise.core.part import Census, Chart, Exchange, Pair, Part, Reveals
+from counterpoise.core.part import Census, Chart, Exchange, Pair, Part
 from counterpoise.core.tree import Params, Tree
-from counterpoise.parts.held_out import note_training_samples
+from counterpoise.metrics.scores import balanced_accuracy
+from counterpoise.parts.held_out import JUDGED, note_training_samples
 from counterpoise.registry.schema import Count, Fraction
 
 
@@ -42,9 +43,7 @@ def peer_review(
         weigh=weigh,
         note=note_training_samples,
         curbs_outliers=True,
-        reveals=Reveals(
-            judged="how many of the samples that it holds out are of each class, and for which classes each model that it judges takes them"
-        ),
+        reveals=JUDGED,
         charts=(
             Chart(
                 "behind",
@@ -63,13 +62,10 @@ def reviews(exchange: Exchange, judges: int) -> Tensor:
     replies = len(exchange.replies.client)
     chosen = torch.randperm(exchange.clients, generator=exchange.stream())[:judges].tolist()
     pairs = [Pair(judge, place) for judge in chosen for place in range(replies)]
-    confusion = exchange.ask(pairs)["confusion"].double().cpu()  # [J K, C, C]
-    support = confusion.sum(2)
-    recalls = confusion.diagonal(dim1=1, dim2=2) / support.clamp(min=1)
-    classes = (support > 0).sum(1)
-    balanced = recalls.sum(1) / classes.clamp(min=1)
+    found = [balanced_accuracy(one) for one in exchange.ask(pairs)["confusion"].cpu()]
     # Who holds nothing out, or did not answer, has no opinion.
-    return torch.where(classes > 0, balanced, torch.nan).view(len(chosen), replies)
+    opinions = [torch.nan if score is None else score for score in found]
+    return torch.tensor(opinions, dtype=torch.float64).view(len(chosen), replies)
 
 
 def standing(balanced: Tensor) -> Tensor:

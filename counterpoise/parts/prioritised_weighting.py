@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from counterpoise.core.method import part
-from counterpoise.core.part import Census, Chart, Exchange, Pair, Part, Reveals
+from counterpoise.core.part import Census, Chart, Exchange, Pair, Part
 from counterpoise.core.rng import generator
 from counterpoise.core.tree import Params, Tree
-from counterpoise.parts.held_out import note_training_samples
+from counterpoise.parts.held_out import JUDGED, note_training_samples
 from counterpoise.registry.schema import Count, Fraction, NonNegative, Positive
 
 PAPER = "FedSat, equations 8 to 22"
@@ -60,9 +60,7 @@ def prioritised_weighting(
         weigh=weigh,
         note=note_training_samples,
         replaces_weights=True,
-        reveals=Reveals(
-            judged="how many of the samples that it holds out are of each class, and for which classes each model that it judges takes them"
-        ),
+        reveals=JUDGED,
         charts=(
             Chart(
                 "weights",

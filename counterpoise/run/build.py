@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +94,7 @@ def build_simulation(
         model, draw_parameters = build_named_model(model, {}, shape, count, seed)
     refuse_lazy(model)
     place = federation.train.x.device, dtype
-    example, classes = first_inputs(federation, place), len(federation.classes)
+    example, classes = partial(first_inputs, federation, place), len(federation.classes)
     stream = generator(seed, "init")
     module = adapt_model(composed, model, stream, draw_parameters, head, freeze, place, example, classes)
     start_from(module, weights)

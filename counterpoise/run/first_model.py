@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from counterpoise.client.trial import SAMPLES, UnfitInputError, example_of, try_batch
+from counterpoise.client.trial import SAMPLES, UnfitInputError, example_of, takes, try_batch
 from counterpoise.core.method import Method
 from counterpoise.core.rng import key_bits
 from counterpoise.data.dataset import whole_scaling
@@ -48,13 +48,13 @@ def adapt_model(
     head: Head | None,
     patterns: Sequence[str],
     place: tuple[torch.device, torch.dtype],
-    example: Tensor,
+    example: Callable[[nn.Module], Tensor],
     classes: int,
 ) -> nn.Module:
     """A copy of the module in its place, with another head and adapted by the method; new layers are always initialised.
 
     Parameters are frozen before and after: a method may refuse a frozen head, or have replaced it. Where a head is needed
-    and none has that name, the last layer is looked for by the example, inputs [2, ...].
+    and none has that name, the last layer is looked for by the example, which gives inputs [2, ...].
     """
 
     def adapt(module: nn.Module) -> nn.Module:
@@ -65,7 +65,8 @@ def adapt_model(
     try:
         adapted = adapt(own)
     except HeadNeededError as error:
-        own = with_found_head(deepcopy(module).to(*place), example, classes, str(error))
+        own = deepcopy(module).to(*place)
+        own = with_found_head(own, example(own), classes, str(error))
         known = set(own.modules())
         adapted = adapt(own)
     check_patterns(adapted, patterns)
@@ -105,11 +106,15 @@ def start_from(module: nn.Module, weights: str | Path | None) -> None:
         raise ConfigError("every parameter of the model is frozen: there is nothing to train")
 
 
-def first_inputs(federation: Federation, place: tuple[torch.device, torch.dtype]) -> Tensor:
-    """Inputs [2, ...] by which the last layer of a foreign model is looked for."""
-    if federation.scaling.whole:
-        return federation.extremes()[:SAMPLES].to(place[0])
-    return example_of(federation.input_shape, place)
+def first_inputs(
+    federation: Federation, place: tuple[torch.device, torch.dtype], module: nn.Module
+) -> Tensor:
+    """Inputs [2, ...] by which the last layer of a foreign model is looked for: floats where it takes them, else whole numbers."""
+    if not federation.whole:
+        return example_of(federation.input_shape, place)
+    extremes = federation.extremes()[:SAMPLES].to(place[0])
+    scaled = extremes if federation.scaling.whole else federation.scaling(extremes)
+    return scaled if takes(module, scaled) else extremes
 
 
 def fit_inputs(

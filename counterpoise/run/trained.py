@@ -111,8 +111,11 @@ def build_trained(experiment: Experiment, how: Preprocessing, weights: Path) -> 
     method = with_local(experiment.build_method(), experiment.local)
     place = torch.device("cpu"), getattr(torch, experiment.engine.dtype)
     stream = generator(experiment.seed, "init")
-    example, frozen = example_of(form.shape, place), tuple(given.freeze or ())
-    module = adapt_model(method, module, stream, drawn, given.head, frozen, place, example, len(form.classes))
+    kind = torch.int64 if form.scaling.whole else place[1]  # token ids are looked up, not multiplied
+    example, frozen = example_of(form.shape, (place[0], kind)), tuple(given.freeze or ())
+    module = adapt_model(
+        method, module, stream, drawn, given.head, frozen, place, lambda _: example, len(form.classes)
+    )
     if lacking := load_weights(module, weights):
         raise DataError(f"{weights} lacks {lacking[0]}, which the model has")
     return TrainedModel(whole_network(module).requires_grad_(False), how)

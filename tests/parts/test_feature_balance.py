@@ -217,7 +217,7 @@ def test_the_released_variant_is_cross_entropy_in_practice() -> None:
     place = torch.device("cpu"), torch.float32
     module = MODELS.build("convnet")((3, 32, 32), 10)
     module = adapt_model(
-        Method(), module, generator(0, "init"), True, None, (), place, torch.zeros(2, 3, 32, 32), 10
+        Method(), module, generator(0, "init"), True, None, (), place, lambda _: torch.zeros(2, 3, 32, 32), 10
     )
     x = torch.randn(8, 3, 32, 32, generator=generator(0, "x"))
     features = module.features(x).detach()  # type: ignore[operator]

@@ -167,3 +167,11 @@ def test_a_run_of_a_config_keeps_ids_and_predicts_from_a_file(
     assert summary["accuracy"] == 1.0
     assert run.preprocessing.form.scaling.whole
     assert predict_file(run, file).scores()["accuracy"] == 1.0
+
+
+def test_the_head_of_a_network_of_ids_is_found_where_a_method_needs_one() -> None:
+    result = cp.simulate(federation(), ["fedavg", "ldam"], Text(), rounds=1)
+
+    assert {name.split(".")[0] for name in result.module.model.state_dict()} == {
+        name.split(".")[0] for name in Text().state_dict()
+    }
