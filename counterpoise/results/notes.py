@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from counterpoise.errors import listed
 from counterpoise.results.cells import At, Row
 from counterpoise.results.labels import Runs
+from counterpoise.results.repeats import split_notes
 from counterpoise.results.results import RunResult
 from counterpoise.results.statistics import problems_are_blocks
 
@@ -24,7 +25,7 @@ def notes_of(rows: Sequence[Row], runs: Runs, at: At, baseline: str, repeated: i
         *_on_collapsed(runs),
         *_on_silent_classes(runs),
         *_on_baseline(rows, problems, baseline),
-        *_on_splits(runs),
+        *split_notes(runs),
         *_on_problems(problems),
         *(["The best round was picked on the test set: such scores are too good."] if at == "best" else []),
         *(
@@ -111,14 +112,6 @@ def _on_baseline(rows: Sequence[Row], problems: Sequence[str], baseline: str) ->
     for problem in problems:
         if problem not in known:
             yield f"The baseline {baseline} has no finished run{_place(problem)}: no method was tested against it there."
-
-
-def _on_splits(runs: Runs) -> Iterator[str]:
-    """Repeated draws of test rows from the same rows are not independent; Nadeau and Bengio (2003)."""
-    if any(
-        len({run.config.get("data", {}).get("seed") for run in seeds.values()}) > 1 for seeds in runs.values()
-    ):
-        yield "Each seed has test rows of its own from the same data; training rows overlap, so that p is somewhat too small."
 
 
 def _on_problems(problems: Sequence[str]) -> Iterator[str]:

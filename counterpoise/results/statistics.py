@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from statistics import fmean
 from typing import NamedTuple, TypeAlias
 
@@ -47,19 +48,21 @@ def signed_rank(differences: Sequence[float]) -> SignedRank:
     ranks = rankdata(np.abs(rounded))
     above, below = float(ranks[rounded > 0].sum()), float(ranks[rounded < 0].sum())
     smaller = min(above, below)
-    p = min(1.0, 2 * _probability_of_at_most(smaller, ranks[rounded != 0]))
+    doubled = np.sort(np.rint(2 * ranks[rounded != 0]).astype(int))  # whole numbers, ties or not
+    p = min(1.0, 2 * float(_chances(tuple(doubled.tolist()))[round(2 * smaller)]))
     zeros = float(ranks[rounded == 0].sum())
     return SignedRank(
         smaller + zeros / 2, p, (above - below) / float(ranks.sum()), int(np.count_nonzero(rounded))
     )
 
 
-def _probability_of_at_most(rank_sum: float, ranks: Floats) -> float:
-    """P(sum of the ranks with a plus sign <= rank_sum), when each sign is a fair coin."""
-    chances = np.ones(1)  # of each sum of doubled ranks, which are whole numbers
-    for doubled in np.rint(2 * ranks).astype(int):
-        chances = (np.pad(chances, (0, doubled)) + np.pad(chances, (doubled, 0))) / 2
-    return float(chances[: round(2 * rank_sum) + 1].sum())
+@lru_cache(maxsize=256)  # an interval asks for the same ranks again and again
+def _chances(doubled: tuple[int, ...]) -> Floats:
+    """P(sum of the doubled ranks with a plus sign <= s) for each s, when each sign is a fair coin."""
+    chances = np.ones(1)
+    for rank in doubled:
+        chances = (np.pad(chances, (0, rank)) + np.pad(chances, (rank, 0))) / 2
+    return chances.cumsum()
 
 
 def fewest_pairs(tests: int = 1) -> int:
@@ -76,15 +79,52 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def mean_interval(differences: Sequence[float]) -> tuple[float, float] | None:
-    """Student's 95 % interval of the mean; None with fewer than two values."""
+def holm_factors(p_values: Sequence[float]) -> list[int]:
+    """By how much Holm multiplies the p that decides each test: ``factor p < 5 %`` exactly where the adjusted p is below 5 %.
+
+    The i-th smallest of m has m - i + 1, until the first that is not below; all from there on have the factor of that one.
+    """
+    factors, factor, stopped = [1] * len(p_values), len(p_values), False
+    for rank, place in enumerate(np.argsort(p_values, kind="stable")):
+        factor = factor if stopped else len(p_values) - rank
+        stopped = stopped or factor * p_values[place] >= ALPHA
+        factors[place] = factor
+    return factors
+
+
+def mean_error(differences: Sequence[float], overlap: float = 0.0) -> float:
+    """Standard error of the mean, ``s sqrt(1 / n + overlap)``; infinite with one value.
+
+    `overlap`: test over training samples, of runs that split the same rows again and again, whose differences agree too
+    well (Nadeau and Bengio 2003).
+    """
+    if len(differences) < 2:
+        return math.inf
+    return float(np.std(differences, ddof=1)) * math.sqrt(1 / len(differences) + overlap)
+
+
+def mean_p(differences: Sequence[float], overlap: float = 0.0) -> float:
+    """Student's test that the mean is zero, two-sided; 1 with one value."""
+    from scipy.stats import t
+
+    rounded = np.round(np.asarray(differences, float), DECIMALS)
+    mean, error = abs(float(rounded.mean())), mean_error(rounded.tolist(), overlap)
+    if mean == 0 or math.isinf(error):
+        return 1.0
+    return 0.0 if error == 0 else float(2 * t.sf(mean / error, len(rounded) - 1))
+
+
+def mean_interval(
+    differences: Sequence[float], overlap: float = 0.0, alpha: float = ALPHA
+) -> tuple[float, float] | None:
+    """Student's interval of the mean, by default of 95 %; None with fewer than two values."""
     from scipy.stats import t
 
     count = len(differences)
     if count < 2:
         return None
     mean = float(np.mean(differences))
-    half = float(t.ppf(1 - ALPHA / 2, count - 1) * np.std(differences, ddof=1) / math.sqrt(count))
+    half = float(t.isf(alpha / 2, count - 1)) * mean_error(differences, overlap)
     return mean - half, mean + half
 
 
@@ -94,6 +134,13 @@ def cohen_dz(differences: Sequence[float]) -> float | None:
     if len(rounded) < 2 or np.ptp(rounded) == 0:
         return None
     return float(rounded.mean() / rounded.std(ddof=1))
+
+
+def steady_effect(pairs: int) -> float:
+    """Cohen's dz from which on Student's 95 % interval of so many pairs excludes zero."""
+    from scipy.stats import t
+
+    return float(t.isf(ALPHA / 2, pairs - 1)) / math.sqrt(pairs)
 
 
 def rank_blocks(scores: Floats) -> Floats:
