@@ -13,13 +13,15 @@ from counterpoise.sweep.jobs import problems_of
 from counterpoise.sweep.sweep import Sweep
 from counterpoise.sweep.tune import TUNING_FILE
 
+FEWEST_SPLITS = 2  # splits and folds are compared by Student's test, which takes two pairs
+
 
 def foreseen(sweep: Sweep) -> list[str]:
     """Whether the seeds can pass the tests at all: the smallest p of n pairs is ``2 ** (1 - n)``, times the tests by Holm."""
     tests, seeds, names = len(sweep.methods) - 1, len(sweep.seeds), [p.name for p in problems_of(sweep)]
     if not tests:
         return []
-    needed = fewest_pairs(tests)
+    needed = fewest_pairs(tests) if sweep.repeats == "runs" else FEWEST_SPLITS
     if seeds >= needed:
         return []
     least = min(1.0, tests * 2.0 ** (1 - seeds))
