@@ -110,5 +110,7 @@ def test_folds_that_cannot_be_are_one_line(csv: Path, keys: dict[str, object], w
 def test_data_with_its_own_test_set_has_no_folds(tmp_path: Path) -> None:
     half = {"x_train": np.zeros((4, 1)), "y_train": np.array([0, 1, 0, 1])}
     np.savez(tmp_path / "a.npz", **half, x_test=np.zeros((2, 1)), y_test=np.array([0, 1]))
-    with pytest.raises(ConfigError, match=r"data.fold needs a test set to be drawn, and .* has arrays x_test"):
+    with pytest.raises(
+        ConfigError, match=r"data.fold needs a test set to be drawn, and .* has arrays x_test"
+    ):
         load_data("arrays", path=str(tmp_path / "a.npz"), folds=2, fold=0)
