@@ -6,7 +6,6 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
-from counterpoise.core.method import build_method
 from counterpoise.results.cells import At, Row, lower_is_better
 from counterpoise.results.labels import Labels, Runs, score_words
 from counterpoise.results.results import RunResult
@@ -110,7 +109,7 @@ def recommend(
 def _needs_all_data(row: Row, runs: Runs) -> bool:
     """Whether a method pools the samples of all clients: something to compare with, and not to use in a federation."""
     by_seed = runs.get(Labels(row.problem, row.method), {})
-    return any(build_method(run.config["method"]).pools is not None for run in by_seed.values())
+    return any(run.pools for run in by_seed.values())
 
 
 def _recommend(
