@@ -12,7 +12,7 @@ from typing import Any
 from counterpoise.cli.catalogue import CATALOGUE, describe_parts, list_entries
 from counterpoise.registry.registry import Entry
 from counterpoise.registry.schema import is_table
-from counterpoise.registry.settings import REQUIRED, Parameter
+from counterpoise.registry.settings import REQUIRED, Parameter, Settings
 from counterpoise.run.config.experiment import Experiment
 from counterpoise.sweep.sweep import MethodEntry, Sweep, TableOptions, Tune
 
@@ -51,7 +51,7 @@ SWEEP = """\
 
 What `counterpoise compare` takes; [comparing methods](compare.md) explains it.
 """
-SWEEP_TABLES = {
+SWEEP_TABLES: dict[str, type[Settings]] = {
     "Each of methods, as a table": MethodEntry,
     "[tune] of a sweep": Tune,
     "[table] of a sweep": TableOptions,
