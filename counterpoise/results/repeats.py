@@ -34,7 +34,8 @@ def split_notes(runs: Runs) -> Iterator[str]:
     share = statistics.fmean(overlaps(runs).values())
     yield (
         f"Each seed has test rows of its own{', one fold,' if folds else ''} from the same data, and training rows overlap:"
-        f" p and interval are of Student's test with Nadeau and Bengio's correction ({share:.2g} test samples per training sample)."
+        f" p and interval are of Student's test with Nadeau and Bengio's correction ({share:.2g} test samples per training sample);"
+        " ranks are not corrected for it."
     )
 
 

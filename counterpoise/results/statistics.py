@@ -56,7 +56,7 @@ def signed_rank(differences: Sequence[float]) -> SignedRank:
     )
 
 
-@lru_cache(maxsize=256)  # an interval asks for the same ranks again and again
+@lru_cache(maxsize=64)  # an interval asks for the same ranks again and again
 def _chances(doubled: tuple[int, ...]) -> Floats:
     """P(sum of the doubled ranks with a plus sign <= s) for each s, when each sign is a fair coin."""
     chances = np.ones(1)
