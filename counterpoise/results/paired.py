@@ -26,7 +26,7 @@ from counterpoise.results.statistics import (
 
 Interval: TypeAlias = tuple[float, float]
 LEAST = math.nextafter(0.0, 1.0)  # a bound that only excludes zero
-MOST_PIECES = 3_000  # above it, bounds are found by bisection: with so many pairs, ties hardly bend p
+MOST_PIECES = 1_000  # above it, bounds are found by bisection: with so many pairs, ties hardly bend p
 UNIT = 4 * 10**DECIMALS  # of whole numbers in which averages of two, and points between them, are whole too
 
 
