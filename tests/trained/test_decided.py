@@ -21,6 +21,8 @@ import counterpoise as cp
 from counterpoise.data.tables.table import fitted_table
 from counterpoise.metrics.confusion import confusion
 from counterpoise.metrics.roc import histograms
+from counterpoise.metrics.scoring import Scoring
+from counterpoise.metrics.shots import Shots
 from counterpoise.metrics.threshold import Decision, choose_threshold, confusion_at
 
 SCRIPTS = ("example_torch.py", "example_onnx.py")
@@ -116,3 +118,14 @@ def test_answers_are_those_that_were_scored(seed: int, goal: Any, positive: int)
     found = confusion(torch.nn.functional.one_hot(codes, 2), y)
     wanted = confusion_at(counts, threshold).long()
     assert found.tolist() == (wanted if positive == 1 else wanted.flip(0, 1)).tolist()
+
+
+def test_a_simulation_answers_by_its_threshold_too(decided: Used) -> None:
+    data = cp.load_data("table", path=str(decided.data), label="state")
+    federation = cp.split(data, clients=3, server_validation=0.3)
+    scoring = Scoring(Shots((), (), ()), data.classes, positive=0, threshold="balanced_accuracy")
+    result = cp.simulate(federation, rounds=3, scoring=scoring)
+    said = result.module.predict_inputs(federation.test.x)
+    found = confusion(torch.nn.functional.one_hot(said.codes, 2), federation.test.y)
+    assert found.tolist() == result["threshold_confusion"] == result.confusion().counts.tolist()
+    assert found.tolist() != result["confusion"]
