@@ -12,7 +12,8 @@ from counterpoise.advice.trials import Trial
 from counterpoise.results.cells import values_of
 from counterpoise.results.recommendation import Change, Confidence, Recommendation
 from counterpoise.results.results import RunResult
-from counterpoise.results.statistics import ALPHA, mean_error, mean_interval
+from counterpoise.results.statistics import ALPHA
+from counterpoise.results.student import mean_error, mean_interval
 
 ENOUGH_SEEDS = 6  # pairs, below which confidence is not high
 ENOUGH_SAMPLES = 10  # validation samples of the rarest class, below which it is not high either

@@ -19,10 +19,9 @@ from counterpoise.results.statistics import (
     ALPHA,
     DECIMALS,
     SignedRank,
-    mean_interval,
-    mean_p,
     signed_rank,
 )
+from counterpoise.results.student import mean_interval, mean_p
 
 Interval: TypeAlias = tuple[float, float]
 LEAST = math.nextafter(0.0, 1.0)  # a bound that only excludes zero

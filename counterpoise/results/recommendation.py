@@ -9,7 +9,8 @@ from typing import Literal, NamedTuple, TypeAlias
 from counterpoise.results.cells import At, Row, lower_is_better
 from counterpoise.results.labels import Labels, Runs, score_words
 from counterpoise.results.results import RunResult
-from counterpoise.results.statistics import ALPHA, steady_effect
+from counterpoise.results.statistics import ALPHA
+from counterpoise.results.student import steady_effect
 from counterpoise.results.verdicts import ALL, Verdict
 from counterpoise.results.words import bare_p, show_interval, show_p
 

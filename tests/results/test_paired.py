@@ -15,7 +15,8 @@ from counterpoise.report.render.verdict_table import verdict_caption
 from counterpoise.results.comparison import compare_results
 from counterpoise.results.paired import PairedTest
 from counterpoise.results.results import RunResult
-from counterpoise.results.statistics import ALPHA, holm, holm_factors, mean_interval, mean_p
+from counterpoise.results.statistics import ALPHA, holm, holm_factors
+from counterpoise.results.student import mean_interval, mean_p
 from counterpoise.results.verdicts import judge
 from counterpoise.results.words import bare_p, show_interval, show_p
 
