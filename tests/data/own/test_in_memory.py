@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from datetime import datetime
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -133,14 +134,58 @@ def test_the_protocol_of_a_hugging_face_data_set_suffices() -> None:
         cp.load_data(bare, label="y")
 
 
+@pytest.mark.foreign
 def test_a_hugging_face_data_set_itself() -> None:
-    datasets = pytest.importorskip("datasets")
+    datasets = import_module("datasets")
 
     def make(names: list[str], **columns: list[Any]) -> Any:
         made = datasets.Dataset.from_dict(columns)
         return made.cast_column("label", datasets.ClassLabel(names=names))
 
     check_pictures_and_table(make)
+
+
+@pytest.mark.foreign
+def test_a_hugging_face_data_set_is_the_same_in_any_format_and_from_files(tmp_path: Path) -> None:
+    datasets = import_module("datasets")
+    made = datasets.Dataset.from_dict({**COLUMNS, "label": COLUMNS["outcome"]}).remove_columns("outcome")
+    made = made.class_encode_column("label")
+    made.to_parquet(tmp_path / "a.parquet")
+    made.save_to_disk(tmp_path / "saved")
+    wanted = cp.load_data(
+        {**{k: v for k, v in COLUMNS.items() if k != "outcome"}, "label": COLUMNS["outcome"]}, label="label"
+    )
+    read = datasets.Dataset.from_parquet(str(tmp_path / "a.parquet"), cache_dir=str(tmp_path / "cache"))
+    for given in (made, *map(made.with_format, ("numpy", "torch", "pandas")), read, tmp_path / "saved"):
+        assert_equal(cp.load_data(given), wanted)
+    halves = cp.load_data(datasets.DatasetDict(train=made, test=made.select(range(6))))
+    assert (halves.classes, len(halves.test.y)) == (("ill", "well"), 6)
+
+
+@pytest.mark.foreign
+def test_arrays_ids_and_images_of_a_hugging_face_data_set_keep_their_type(tmp_path: Path) -> None:
+    datasets = import_module("datasets")
+    kinds = {
+        torch.uint8: datasets.Array3D((3, 4, 5), "uint8"), torch.float32: datasets.Array2D((4, 5), "float32"),
+        torch.int64: datasets.List(datasets.Value("int32")),
+    }  # fmt: skip
+    for dtype, feature in kinds.items():
+        shape = getattr(feature, "shape", (7,))
+        features = datasets.Features({"x": feature, "label": datasets.ClassLabel(names=["a", "b"])})
+        cells = {"x": [np.full(shape, row).tolist() for row in range(20)], "label": LABELS}
+        data = cp.load_data(datasets.Dataset.from_dict(cells, features=features))
+        assert (data.train.x.dtype, data.input_shape) == (dtype, shape)
+        assert torch.equal(data.train.x.flatten(1)[:, 0].long() % 2, data.train.y)
+    words = {"image": PICTURES, "label": ["cat" if label else "dog" for label in LABELS]}
+    datasets.Dataset.from_dict(words).to_parquet(tmp_path / "a.parquet")
+    read = datasets.Dataset.from_parquet(str(tmp_path / "a.parquet"), cache_dir=str(tmp_path / "cache"))
+    assert cp.load_data(read).classes == ("cat", "dog")
+    with pytest.raises(ConfigError, match="streamed has no length"):
+        cp.load_data(read.to_iterable_dataset())
+    with pytest.raises(
+        ConfigError, match=r"split: data must be a Dataset, such as load_data returns, not datasets\.Dataset"
+    ):
+        cp.split(read, "iid", 2)
 
 
 def test_token_ids_of_a_hugging_face_data_set_stay_whole_and_bytes_are_pixels() -> None:
