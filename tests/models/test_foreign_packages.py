@@ -25,7 +25,6 @@ from counterpoise.run.simulation import Simulation
 
 pytestmark = pytest.mark.foreign  # without the packages these fail, since nobody asks for them by accident
 
-CLOSE = 1e-8
 SIZES = (8, 5)  # one leaves a batch that is not full, the other has less than a batch
 # Larger steps say nothing here: norms over six samples make of a last bit a last digit within three rounds.
 LOCAL = Local(lr=0.001, batch_size=6, momentum=0.5)
@@ -79,7 +78,7 @@ def test_a_network_of_a_package_trains_alike_in_both_engines_and_repeats_bit_for
 
     apart = distance(alone, together)
     print(f"| {name} | {network.layers} | {sum(p.numel() for p in start.values()):,} | {apart:.1e} |")
-    assert apart < CLOSE
+    assert apart < network.close
     assert digest(alone) == digest(trained(network, LOOP))
     assert digest(together) == digest(trained(network, STACKED))
     assert any(not torch.equal(leaf, start[path]) for path, leaf in alone["params"].items())
