@@ -49,6 +49,7 @@ def _timm(name: str, **given: Any) -> Callable[[], nn.Module]:
 
 def _transformer(name: str, masked: bool = True, **given: Any) -> Callable[[], nn.Module]:
     def build() -> nn.Module:
+        import_torchvision()  # transformers imports it where it is installed
         package = import_module("transformers")
         kind = "Image" if not masked else "Sequence"
         config = getattr(package, f"{name}Config")(num_labels=CLASSES, **given)

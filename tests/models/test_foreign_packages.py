@@ -19,7 +19,6 @@ from counterpoise.core.tree import Tree
 from counterpoise.data.dataset import Samples, no_scaling
 from counterpoise.data.federation import Federation
 from counterpoise.engines.choose import EngineSettings
-from counterpoise.models.headed import Headed
 from counterpoise.run.build import build_simulation
 from counterpoise.run.simulation import Simulation
 
@@ -88,5 +87,5 @@ def test_a_network_of_a_package_trains_alike_in_both_engines_and_repeats_bit_for
 def test_methods_that_need_a_head_find_it(name: str) -> None:
     for method in NEEDY:
         sim = simulation(PACKAGED[name], method, 1, LOOP)
-        assert isinstance(sim.work.model.module, Headed)
+        assert isinstance(sim.work.model.module.head, nn.Module)
         run_rounds(sim)
