@@ -6,7 +6,15 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from torch import nn
+
 MASKS, QUESTION = "transformers.masking_utils", "is_tracing"
+
+
+def asks_for_masks(module: nn.Module) -> bool:
+    """Whether a network has a layer of transformers."""
+    package = MASKS.partition(".")[0]
+    return any(type(layer).__module__.partition(".")[0] == package for layer in module.modules())
 
 
 @contextmanager

@@ -28,6 +28,9 @@ class Masked(nn.Module):
         return self.fc(x if skipped else x * mask)  # type: ignore[no-any-return]
 
 
+Masked.__module__ = MASKS  # a layer of the package
+
+
 @pytest.fixture
 def package(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """Stands for the module of transformers."""
