@@ -13,6 +13,7 @@ import typer
 
 from counterpoise.cli import (
     advise,
+    check,
     compare,
     data,
     describe,
@@ -86,6 +87,7 @@ experiments.add_to(app)
 advise.add_to(app)
 compare.add_to(app)
 describe.add_to(app)
+check.add_to(app)
 runs.add_to(app)
 report.add_to(app)
 privacy.add_to(app)
