@@ -42,6 +42,7 @@ For a start:
   counterpoise ls methods                         available methods
   counterpoise show fedcm                         formula, paper, parameters
   counterpoise run experiment.toml local.lr=0.05  one run, a value changed
+  counterpoise check my_part.py:my_part           a part of your own, against the contracts
   counterpoise resume runs/001-fedavg-digits      continue an interrupted run
   counterpoise watch runs                         progress of runs
   counterpoise predict runs/001-fedavg-digits new.csv -o predictions.csv
