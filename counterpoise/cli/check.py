@@ -63,6 +63,10 @@ def _print_row(console: Console, verdict: Verdict) -> None:
 
 
 def _total(verdicts: Sequence[Verdict]) -> str:
+    from counterpoise.contracts.check import CONTRACTS
+
     counts = Counter(verdict.state for verdict in verdicts)
     words = ", ".join(f"{counts[state]} {state}" for state in COLOURS if counts[state])
-    return f"{len(verdicts)} contracts: {words}, {sum(verdict.seconds for verdict in verdicts):.1f} s"
+    untried = len(CONTRACTS) - len(verdicts)
+    left = f", {untried} not tried: mend the hook first" if untried else ""
+    return f"{len(CONTRACTS)} contracts: {words}{left}; {sum(verdict.seconds for verdict in verdicts):.1f} s"

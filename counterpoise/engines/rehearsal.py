@@ -19,10 +19,9 @@ from counterpoise.engines.workplace import Workplace
 def with_dummy(work: Workplace) -> Workplace:
     """The same work on one dummy client: a batch of zeros with a label of each class."""
     federation, count = work.federation, max(2, min(len(work.federation.classes), work.local.batch_size))
-    x = federation.train.x.new_zeros(count, *federation.input_shape)
-    y = torch.arange(count, device=x.device) % len(federation.classes)
-    samples, rows = Samples(x, y), torch.arange(count, device=x.device)
-    dummy = Federation(samples, samples, federation.classes, federation.scaling, (rows,), (rows,))
+    x, rows = federation.train.x.new_zeros(count, *federation.input_shape), torch.arange(count)
+    samples, held_out = Samples(x, (rows % len(federation.classes)).to(x.device)), rows.to(x.device)
+    dummy = Federation(samples, samples, federation.classes, federation.scaling, (rows,), (held_out,))
     return replace(work, federation=dummy, local=replace(work.local, epochs=1))
 
 
@@ -40,4 +39,4 @@ def try_round(work: Workplace, task: Task, broadcast: Broadcast) -> None:
     given = broadcast.params, broadcast.buffers
     with threads(1):
         result = train_task(dummy, replace(task, client=0), first_memory(work, *given), broadcast)
-        own_model(dummy, *given, result.memory | result.private[0])
+        own_model(dummy, *given, work.place(result.memory | result.private[0]))
