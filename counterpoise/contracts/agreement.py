@@ -16,6 +16,7 @@ from counterpoise.errors import ConfigError, HookError
 
 CLOSE = 1e-8
 CHUNKS = (1, 2, 3)
+STACKING = "a stacked hook has no Python `if` on a tensor, no .item(), and draws nothing"
 
 
 def final_state(spec: MethodSpec, engine: EngineSettings = LOOP, local: Local | None = None) -> Tree:
@@ -42,7 +43,8 @@ def _stacked(spec: MethodSpec, engine: EngineSettings) -> Tree:
     except HookError:
         raise
     except ConfigError as error:
-        raise ContractError(f"{_who_does_not_stack(spec, engine) or error}: a stacked hook has no Python `if` on a tensor, no .item() and draws nothing") from error  # fmt: skip
+        who = _who_does_not_stack(spec, engine) or error
+        raise ContractError(f"{who}; {STACKING}") from error
 
 
 def _who_does_not_stack(spec: MethodSpec, engine: EngineSettings) -> str:

@@ -15,6 +15,7 @@ from counterpoise.registry.schema import Interval
 from counterpoise.registry.settings import Parameter
 from counterpoise.server.round import announce
 
+TOLD = {"survey": "survey", "tally": "tally", "finish": "upload"}  # hook -> where a part tells of it
 CODE = ("typing.", "<class", "Annotated", "counterpoise.")  # in what should be words
 
 
@@ -64,13 +65,13 @@ def outside(interval: Interval) -> list[float]:
 def revealing_has_words(spec: MethodSpec) -> None:
     """A part has words for what it asks before round 0 and for what it uploads, and no others."""
     for part in build_method(spec).parts:
-        for hook, words in (
-            ("survey", part.reveals.survey), ("tally", part.reveals.tally), ("finish", part.reveals.upload),
-        ):  # fmt: skip
+        for hook, key in TOLD.items():
+            words = getattr(part.reveals, key)
             if (getattr(part, hook) is not None) != bool(words):
-                key = "upload" if hook == "finish" else hook
-                lacks = "does not say" if not words else "says, without such a hook,"
-                raise ContractError(f"{part.name} {lacks} what the server learns by `{hook}`: reveals=Reveals({key}=...)")  # fmt: skip
+                says = "says, without such a hook," if words else "does not say"
+                raise ContractError(
+                    f"{part.name} {says} what the server learns by `{hook}`: reveals=Reveals({key}=...)"
+                )
 
 
 def uploads_are_told(spec: MethodSpec) -> None:

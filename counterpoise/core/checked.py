@@ -44,6 +44,8 @@ def _checked_hook(part: Part, name: str, exact: bool) -> Callable[..., Any]:
         try:
             answer = hook(*given)
         except MISTAKES as error:
+            if is_out_of_memory(error):
+                raise
             raise _told(title, error) from error
         if changed := first_changed(before):
             raise _in_place(title, changed)
@@ -54,9 +56,7 @@ def _checked_hook(part: Part, name: str, exact: bool) -> Callable[..., Any]:
     return called
 
 
-def _told(title: str, error: Exception) -> Exception:
-    if is_out_of_memory(error):
-        return error
+def _told(title: str, error: Exception) -> HookError:
     said = str(error).strip().splitlines()
     if said and "in-place operation" in said[0]:  # torch itself refuses it where it needs gradients
         return _in_place(title, "what it was given")
