@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -38,6 +39,9 @@ from counterpoise.engines.choose import EngineSettings
 from counterpoise.run.joined import join, share_samples
 from counterpoise.run.simulation import Simulation, advance
 from counterpoise.server.round import ServerState
+
+GPU = "cuda"
+GPU_LOOP, GPU_STACKED = replace(LOOP, device=GPU), replace(STACKED, device=GPU)
 
 COMPOSITIONS: tuple[MethodSpec, ...] = (
     ["scaffold", {"sam": {}}, "balanced_softmax"],
