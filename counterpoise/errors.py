@@ -35,6 +35,10 @@ class ConfigError(CounterpoiseError):
     exit_code = 2
 
 
+class HookError(ConfigError):
+    """A part whose hook fails, changes what it is given, or returns what its callers cannot use."""
+
+
 class DataError(CounterpoiseError):
     """A file or a row that cannot be used."""
 

@@ -268,7 +268,9 @@ def test_a_variance_stays_above_zero_when_a_rule_extrapolates() -> None:
         # Client 5 has the least variance: none.
         return torch.where(exchange.replies.client == 5, -3.0, 2.0).double(), slot
 
-    sim = _batch_norm_run(compose(build_method("fedavg"), Part("extrapolate", weigh=weigh)))
+    sim = _batch_norm_run(
+        compose(build_method("fedavg"), Part("extrapolate", weigh=weigh, extrapolates=True))
+    )
     state, _ = ask_clients(sim, sim.open(), [0, 1, 5])
     assert float(state.buffers["body.2.running_var"].min()) >= 0
     against = average_buffers(torch.tensor([1.5, -0.5]), {"running_var": torch.tensor([[0.1], [1.0]])})

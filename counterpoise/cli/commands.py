@@ -13,6 +13,7 @@ import typer
 
 from counterpoise.cli import (
     advise,
+    check,
     compare,
     data,
     describe,
@@ -41,6 +42,7 @@ For a start:
   counterpoise ls methods                         available methods
   counterpoise show fedcm                         formula, paper, parameters
   counterpoise run experiment.toml local.lr=0.05  one run, a value changed
+  counterpoise check my_part.py:my_part           a part of your own, against the contracts
   counterpoise resume runs/001-fedavg-digits      continue an interrupted run
   counterpoise watch runs                         progress of runs
   counterpoise predict runs/001-fedavg-digits new.csv -o predictions.csv
@@ -86,6 +88,7 @@ experiments.add_to(app)
 advise.add_to(app)
 compare.add_to(app)
 describe.add_to(app)
+check.add_to(app)
 runs.add_to(app)
 report.add_to(app)
 privacy.add_to(app)

@@ -11,7 +11,7 @@ from typing import Any, Literal, ParamSpec, TypeAlias
 from torch import nn
 
 from counterpoise.core.part import Part
-from counterpoise.errors import SHOWN_CHARACTERS, ConfigError, short, shorten
+from counterpoise.errors import SHOWN_CHARACTERS, ConfigError, HookError, short, shorten
 from counterpoise.registry.registry import Entry, Factory, Place, Registry, unknown_name
 from counterpoise.registry.schema import LARGEST
 
@@ -135,6 +135,8 @@ class Method:
         """The model as changed by the parts."""
         for part in self.parts:
             module = module if part.adapt is None else part.adapt(module)
+            if not isinstance(module, nn.Module):
+                raise HookError(f"{part.name}.adapt must return an nn.Module, not {short(module)}")
         return module
 
 

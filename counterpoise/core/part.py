@@ -174,6 +174,7 @@ class Part:
     )
     reveals: Reveals = SILENT  # in words; a part with `survey`, `tally` or `finish` must say it
     replaces_weights: bool = False  # whether `weigh` ignores the weights that it is given
+    extrapolates: bool = False  # whether `weigh` may give negative weights; they sum to 1 all the same
 
     def hooks(self) -> list[str]:
         """Names of the hooks this part fills."""

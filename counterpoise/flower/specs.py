@@ -11,9 +11,8 @@ from counterpoise.client.measure import measure
 from counterpoise.core.messages import Broadcast, Task
 from counterpoise.core.part import Measurement
 from counterpoise.core.tree import Tree, flatten, unflatten
-from counterpoise.data.dataset import Samples
-from counterpoise.data.federation import Federation
 from counterpoise.engines.loop import train_task
+from counterpoise.engines.rehearsal import with_dummy
 from counterpoise.engines.service import first_memory, survey, tally
 from counterpoise.engines.sums import numbers_of
 from counterpoise.engines.workplace import Workplace
@@ -51,19 +50,9 @@ def check_spec(tree: Tree, form: TreeSpec) -> None:
             raise Refused("range")
 
 
-def probe(work: Workplace) -> Workplace:
-    """The same work on one dummy client: a batch of zeros with a label of each class."""
-    federation, count = work.federation, max(2, min(len(work.federation.classes), work.local.batch_size))
-    x = federation.train.x.new_zeros(count, *federation.input_shape)
-    y = torch.arange(count, device=x.device) % len(federation.classes)
-    samples, rows = Samples(x, y), torch.arange(count, device=x.device)
-    dummy = Federation(samples, samples, federation.classes, federation.scaling, (rows,), (rows,))
-    return replace(work, federation=dummy, local=replace(work.local, epochs=1))
-
-
 def reply_spec(work: Workplace, task: Task, broadcast: Broadcast) -> TreeSpec:
     """The form of an answer to this task."""
-    dummy = probe(work)
+    dummy = with_dummy(work)
     result = train_task(
         dummy, replace(task, client=0), first_memory(work, broadcast.params, broadcast.buffers), broadcast
     )
@@ -72,16 +61,16 @@ def reply_spec(work: Workplace, task: Task, broadcast: Broadcast) -> TreeSpec:
 
 def survey_spec(work: Workplace) -> TreeSpec:
     """The form of what a client says in its hello: surveys, and tallies where they are not hidden."""
-    invented = probe(work)
+    invented = with_dummy(work)
     return spec_of(survey(invented, 0) | ({} if work.privacy.in_messages else tally(invented, 0)))
 
 
 def sum_layout(work: Workplace, what: str) -> Layout:
     """The form of what is added up over clients."""
-    return Layout.of(numbers_of(probe(work), 0, what))
+    return Layout.of(numbers_of(with_dummy(work), 0, what))
 
 
 def sums_spec(work: Workplace, params: Tree, buffers: Tree, measurement: Measurement) -> TreeSpec:
     """The form of a measurement of one model."""
-    federation = probe(work).federation
+    federation = with_dummy(work).federation
     return spec_of(measure(work.model, params, buffers, federation.test, federation.scaling, measurement))

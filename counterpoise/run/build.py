@@ -23,6 +23,7 @@ from counterpoise.core.tree import bytes_of
 from counterpoise.data.augment import Augmentation
 from counterpoise.data.federation import Federation
 from counterpoise.engines.choose import EngineSettings, build_engine, choose_device, resolve_engine
+from counterpoise.engines.rehearsal import try_questions
 from counterpoise.engines.sums import check_sums
 from counterpoise.engines.workplace import Engine, Workplace, check_replies_fit
 from counterpoise.errors import ConfigError, short
@@ -106,6 +107,7 @@ def build_simulation(
     _check_server_samples(composed, federation)
     _check_private(composed, functional)
     work = Workplace(composed, functional, local, federation, seed, augment, hidden)
+    try_questions(work)
     check_sums(work)
     _check_cohort(work, cohort)
     resolved = resolve_engine(settings, work, cohort.size or len(federation.clients), rounds)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from counterpoise.client.measure import measure, measure_many
 from counterpoise.client.probing import look, names_given, server_samples
+from counterpoise.core.checked import checked
 from counterpoise.core.messages import Replies, Task
 from counterpoise.core.method import Method
 from counterpoise.core.part import Census, Measure, Measurement, Pair, call
@@ -20,6 +21,7 @@ from counterpoise.data.dataset import Samples
 from counterpoise.engines.arithmetic import arithmetic, threads
 from counterpoise.engines.choose import EngineSettings
 from counterpoise.engines.embedded import EmbeddedEngine, Request, train_all
+from counterpoise.engines.rehearsal import try_round
 from counterpoise.engines.service import first_memory
 from counterpoise.engines.workplace import Engine, Workplace, open_task
 from counterpoise.errors import ConfigError
@@ -94,7 +96,20 @@ class Simulation:
         params, buffers = self._first_model()
         known = ask_everyone(self.census, self.engine)
         check_patience(self.patience, self.method, params, self.census, known)
-        return ServerState(params, buffers, first_slots(self.method, params, self.census, known))
+        slots = first_slots(checked(self.method), params, self.census, known)
+        return self._tried(ServerState(params, buffers, slots))
+
+    def _tried(self, state: ServerState) -> ServerState:
+        """The first state, after a made-up client's round from it has gone well."""
+        method, rate = checked(self.method), self.work.local.rate(state.round, self.rounds)
+        asked = (
+            Cohort().draw(self.seed, state.round, self.work.federation.samples())
+            if method.owner("propose")
+            else [0]
+        )
+        task = propose_tasks(method, state.slots, state.round, asked)[0]
+        try_round(self.work, task, announce(method, state, rate))
+        return state
 
     def planner(self, rounds: int) -> str | None:
         """The first part that plans for the number of rounds: it would begin otherwise in a run of so many."""

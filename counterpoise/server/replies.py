@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from counterpoise.core.checked import check_weights
 from counterpoise.core.messages import Replies
 from counterpoise.core.method import Method
 from counterpoise.core.part import Exchange
@@ -83,6 +84,7 @@ def weigh_replies(
         if part.weigh is not None:
             seen = exchange.seen_by(part.name)
             weights, kept = part.weigh(seen.weights, slots.get(part.name, {}), seen)
+            check_weights(part, weights, len(samples))
             exchange, slots = exchange._replace(weights=weights), slots | ({part.name: kept} if kept else {})
     return exchange, slots
 

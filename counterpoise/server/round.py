@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from counterpoise.core.checked import checked
 from counterpoise.core.messages import Broadcast, Replies, Task, average_buffers
 from counterpoise.core.method import Method
 from counterpoise.core.part import Census, Exchange, Measure, Pair, call
@@ -136,7 +137,8 @@ def conclude(
     server: Server, state: ServerState, replies: Replies | None, outcome: Outcome
 ) -> tuple[ServerState, Outcome]:
     """The state after the replies of a round: checked, selected, committed, weighed, treated, averaged."""
-    method, after = server.method, replace(state, round=state.round + 1)
+    after = replace(state, round=state.round + 1)
+    method = server.method if state.round else checked(server.method)
     if replies is None:
         return after, outcome
     outcome = outcome._replace(
@@ -195,7 +197,7 @@ def update_model(method: Method, state: ServerState, exchange: Exchange) -> tupl
 def present(method: Method, state: ServerState) -> tuple[Params, Params]:
     """The parameters and buffers that are scored and saved."""
     params, buffers = state.params, state.buffers
-    for part in method.parts:
+    for part in (method if state.round > 1 else checked(method)).parts:
         if part.present is not None:
             params, buffers = part.present(params, buffers, state.slots.get(part.name, {}))
     return params, buffers

@@ -22,12 +22,19 @@ from federations import (
     unequal_federation,
 )
 
+from counterpoise.contracts.agreement import (
+    CLOSE,
+    final_state,
+    processes_equal_loop,
+    second_build_repeats,
+    second_run_repeats,
+    stacked_equals_loop,
+)
 from counterpoise.core.local import Local, factor
 from counterpoise.core.method import MethodSpec
 from counterpoise.core.tree import Tree
 from counterpoise.engines.choose import EngineSettings
 
-CLOSE = 1e-8
 LOCALS = {
     "momentum": Local(lr=0.1, batch_size=12, momentum=0.9),
     "coupled decay": Local(lr=0.1, batch_size=12, momentum=0.5, weight_decay=0.05),
@@ -38,11 +45,6 @@ LOCALS = {
     "drop": Local(lr=0.1, batch_size=12, batching="drop"),
 }
 IMAGE = (2, 6, 6)
-
-
-def _state(spec: MethodSpec, engine: EngineSettings, local: Local | None = None) -> Tree:
-    sim = simulate(spec, engine=engine, local=local)
-    return all_state(sim, run_rounds(sim))
 
 
 def _image_state(spec: MethodSpec, engine: EngineSettings, norm: str, local: Local) -> Tree:
@@ -61,9 +63,7 @@ def test_cohorts_change_and_reach_every_client() -> None:
 
 @pytest.mark.parametrize("spec", every_spec(), ids=spec_name)
 def test_stacked_equals_loop_in_chunks_of_any_size(spec: MethodSpec) -> None:
-    expected = _state(spec, LOOP)
-    for chunk in (1, 2, 3):
-        assert distance(expected, _state(spec, replace(STACKED, chunk=chunk))) < CLOSE, chunk
+    stacked_equals_loop(spec)
 
 
 @pytest.mark.parametrize("local", LOCALS.values(), ids=LOCALS)
@@ -71,7 +71,8 @@ def test_stacked_equals_loop_in_chunks_of_any_size(spec: MethodSpec) -> None:
     "spec", ["fednova", "scaffold", "fedwcm_x", COMPOSITIONS[0], COMPOSITIONS[3]], ids=spec_name
 )
 def test_stacked_equals_loop_under_every_local_optimizer(spec: MethodSpec, local: Local) -> None:
-    assert distance(_state(spec, LOOP, local), _state(spec, replace(STACKED, chunk=2), local)) < CLOSE
+    expected = final_state(spec, LOOP, local)
+    assert distance(expected, final_state(spec, replace(STACKED, chunk=2), local)) < CLOSE
 
 
 @pytest.mark.parametrize("spec", ["fedavg", "scaffold", COMPOSITIONS[1]], ids=spec_name)
@@ -92,23 +93,17 @@ def test_stacked_equals_loop_with_batch_norm_and_its_buffers(spec: MethodSpec, b
 
 @pytest.mark.parametrize("spec", [*method_specs(), *COMPOSITIONS], ids=spec_name)
 def test_worker_processes_equal_the_loop_bit_for_bit(spec: MethodSpec) -> None:
-    alone, workers = simulate(spec), simulate(spec, engine=replace(LOOP, processes=2))
-    try:
-        assert fingerprint(alone, run_rounds(alone)) == fingerprint(workers, run_rounds(workers))
-    finally:
-        workers.close()
+    processes_equal_loop(spec)
 
 
 @pytest.mark.parametrize("spec", [*method_specs(), *COMPOSITIONS], ids=spec_name)
 def test_a_second_build_gives_the_same_run_bit_for_bit(spec: MethodSpec) -> None:
-    first, second = simulate(spec), simulate(spec)
-    assert fingerprint(first, run_rounds(first)) == fingerprint(second, run_rounds(second))
+    second_build_repeats(spec)
 
 
 @pytest.mark.parametrize("spec", method_specs(), ids=spec_name)
 def test_a_simulation_run_again_from_the_start_gives_the_same_run(spec: MethodSpec) -> None:
-    sim = simulate(spec)
-    assert fingerprint(sim, run_rounds(sim)) == fingerprint(sim, run_rounds(sim))
+    second_run_repeats(spec)
 
 
 def test_taking_the_trained_module_does_not_change_where_a_run_starts() -> None:

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 import torch
-from federations import LOOP, STACKED, Altered, all_state, ask_clients, digest, distance, simulate
+from federations import LOOP, STACKED, Altered, all_state, ask_clients, distance, simulate
 
 import counterpoise as cp
+from counterpoise.core.codec import digest
 from counterpoise.core.messages import Replies
 from counterpoise.core.tree import tmap
 from counterpoise.errors import ConfigError

@@ -8,12 +8,10 @@ import pytest
 from federations import every_spec, simulate, spec_name
 from judged import judged
 
-from counterpoise.core.messages import Replies
+from counterpoise.contracts.words import revealing_has_words, uploads_are_told
 from counterpoise.core.method import Method, MethodSpec, build_method
 from counterpoise.engines.embedded import EmbeddedEngine
 from counterpoise.run.learned import UNSAID, what_the_server_learns
-from counterpoise.run.simulation import Simulation
-from counterpoise.server.round import announce
 
 SPECS: list[MethodSpec] = [
     *every_spec(),
@@ -23,25 +21,14 @@ SPECS: list[MethodSpec] = [
 ]
 
 
-def _replies(sim: Simulation) -> Replies:
-    """Of the only round, which is also the last one, where some parts ask for more."""
-    state = sim.open()
-    return sim.engine.train(sim.tasks(state), announce(sim.method, state, 0.1))
-
-
 @pytest.mark.parametrize("spec", SPECS, ids=str)
 def test_a_part_has_words_for_what_it_asks_before_round_0_and_no_others(spec: MethodSpec) -> None:
-    for part in build_method(spec).parts:
-        assert (part.survey is not None) == bool(part.reveals.survey), part.name
-        assert (part.tally is not None) == bool(part.reveals.tally), part.name
-        assert (part.finish is not None) == bool(part.reveals.upload), part.name
+    revealing_has_words(spec)
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=str)
 def test_a_part_that_says_it_uploads_nothing_does_and_no_other(spec: MethodSpec) -> None:
-    sim = simulate(spec, rounds=1)
-    uploads = {name for name, tree in _replies(sim).upload.items() if tree}
-    assert uploads == {part.name for part in sim.method.parts if part.reveals.upload not in ("", "nothing")}
+    uploads_are_told(spec)
 
 
 def _asks_to_judge(spec: MethodSpec | Method) -> bool:

@@ -189,7 +189,10 @@ def test_training_by_the_loop_descends_along_the_chain(monkeypatch: pytest.Monke
     descents = []
     original = loop._descend
     monkeypatch.setattr(loop, "_descend", lambda *given: descents.append(1) or original(*given))
-    run_rounds(simulate("fedbal", rounds=1))
+    sim = simulate("fedbal", rounds=1)
+    state = sim.open()
+    descents.clear()  # a made-up client was tried
+    run_rounds(sim, state)
     assert len(descents) == 3
 
 
