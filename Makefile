@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 NEWEST := .venv-newest
 PEERS ?= $(wildcard ../shared/peers)
 
-.PHONY: demo test test-newest test-faults test-long test-flower test-cuda lint docs verdicts bench bench-growth bench-gpu clean
+.PHONY: demo test test-newest test-faults test-long test-flower test-foreign test-cuda lint docs verdicts bench bench-growth bench-gpu clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -36,8 +36,13 @@ test-long: $(STAMP)
 test-flower: $(STAMP)
 	$(BIN)/python -m pytest tests/flower -m 'deploy or not deploy'
 
+# Networks of timm, torchvision and transformers and data sets of Hugging Face, with the torch that is there; no downloads.
+test-foreign: $(STAMP)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[foreign]'
+	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -m foreign -n 2
+
 test-cuda: $(STAMP)
-	$(BIN)/python -m pytest tests/test_cuda.py
+	$(BIN)/python -m pytest tests/test_cuda.py tests/models/test_foreign_networks.py
 
 lint: $(STAMP)
 	$(BIN)/ruff format --check .

@@ -27,7 +27,7 @@ from counterpoise.run.driver import drive
 from counterpoise.run.giving_up import GivenUpError, why_given_up
 from counterpoise.run.simulation import Simulation
 from counterpoise.run.summary import summarise
-from counterpoise.run.trained import Predictions, TrainedModel
+from counterpoise.run.trained import Predictions, TrainedModel, decision_of
 from counterpoise.server.cohort import Cohort
 from counterpoise.server.round import ServerState
 
@@ -59,10 +59,11 @@ class SimulationResult(Mapping[str, Any]):
         return self.module.predict(x)
 
     def confusion(self) -> Confusion:
-        """The counts of the last model on the test set; `draw` makes a picture of them."""
+        """The counts of the last model's answers on the test set, by its threshold where it has one; `draw` makes a picture of them."""
         if "confusion" not in self.summary:
             raise DataError("there are no confusion counts: no test set, or very many classes")
-        return Confusion(np.array(self.summary["confusion"], dtype=np.int64), self.module.classes)
+        counts = self.summary.get("threshold_confusion") or self.summary["confusion"]
+        return Confusion(np.array(counts, dtype=np.int64), self.module.classes)
 
     def __getitem__(self, key: str) -> Any:
         return self.summary[key]
@@ -121,8 +122,11 @@ def outcome_of(
     module = simulation.module(state)
     name = type(module).__name__
     facts = Facts(federation.name or "own data", federation.classes, len(federation.clients), name, USE)
-    trained = TrainedModel(module, preprocessing_of(federation), simulation.method)
-    return SimulationResult(summarise(simulation, state, rows, seconds), rows, trained, facts)
+    summary, positive = summarise(simulation, state, rows, seconds), simulation.scoring.positive
+    named = None if positive is None else federation.classes[positive]
+    decision = decision_of(summary, federation.classes, named)
+    trained = TrainedModel(module, preprocessing_of(federation), simulation.method, decision)
+    return SimulationResult(summary, rows, trained, facts)
 
 
 @contextmanager

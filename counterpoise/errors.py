@@ -89,7 +89,7 @@ def short(value: object, most: int = SHOWN_CHARACTERS) -> str:
     if isinstance(value, PurePath):
         return printable(shorten(str(value), SHOWN_OF_A_PATH))
     try:
-        text = repr(value)
+        text = repr(value).replace("\n", " ")  # of arrays and data sets it has lines
     except Exception:  # an integer of too many digits, or a user's object whose repr fails
         return f"a value of type {type(value).__name__}"
     return shorten(printable(text), most)

@@ -39,6 +39,8 @@ SEED = 46  # its cohorts (0, 1, 3), (2, 3, 4), (1, 3, 5) reach every client, one
 
 LOOP = EngineSettings("loop", "cpu", processes=1)
 STACKED = EngineSettings("stacked", "cpu")
+GPU = "cuda"
+GPU_LOOP, GPU_STACKED = replace(LOOP, device=GPU), replace(STACKED, device=GPU)
 
 COMPOSITIONS: tuple[MethodSpec, ...] = (
     ["scaffold", {"sam": {}}, "balanced_softmax"],

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 import torch
 from federations import (
+    GPU,
+    GPU_LOOP,
+    GPU_STACKED,
     LOOP,
-    STACKED,
     all_state,
     distance,
     draws_frozen,
@@ -43,8 +45,6 @@ from counterpoise.server.round import ServerState
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU on this machine")
 
-GPU = "cuda"
-GPU_LOOP, GPU_STACKED = replace(LOOP, device=GPU), replace(STACKED, device=GPU)
 ENGINES = {"loop": GPU_LOOP, "stacked": replace(GPU_STACKED, chunk=2)}
 IMAGE = (1, 8, 8)
 SEEDS = (46, 3, 5)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeAlias
@@ -14,6 +13,7 @@ from counterpoise.results.cells import values_of
 from counterpoise.results.recommendation import Change, Confidence, Recommendation
 from counterpoise.results.results import RunResult
 from counterpoise.results.statistics import ALPHA
+from counterpoise.results.student import mean_error, mean_interval
 
 ENOUGH_SEEDS = 6  # pairs, below which confidence is not high
 ENOUGH_SAMPLES = 10  # validation samples of the rarest class, below which it is not high either
@@ -52,14 +52,9 @@ def gain_of(label: str, differences: Sequence[float], held: Held, compared: int)
 
     The variance of the mean is ``s^2 (1 / pairs + validation / training)``, the correction of Nadeau and Bengio (2003).
     """
-    from scipy.stats import t
-
-    pairs, mean = len(differences), statistics.fmean(differences)
-    if pairs < 2:
-        return Gain(label, pairs, mean, math.inf, None)
-    error = statistics.stdev(differences) * math.sqrt(1 / pairs + held.inflation)
-    half = float(t.ppf(1 - ALPHA / 2 / max(compared, 1), pairs - 1)) * error
-    return Gain(label, pairs, mean, error, (mean - half, mean + half))
+    interval = mean_interval(differences, held.inflation, ALPHA / max(compared, 1))
+    error = mean_error(differences, held.inflation)
+    return Gain(label, len(differences), statistics.fmean(differences), error, interval)
 
 
 def gains_of(finals: Finals, baseline: str, goal: Goal, held: Held) -> list[Gain]:

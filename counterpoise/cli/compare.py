@@ -29,7 +29,12 @@ def add_to(app: typer.Typer) -> None:
 
 
 def compare(
-    sweep: Annotated[Path, typer.Argument(help="Sweep file in TOML; docs/compare.md explains it.")],
+    sweep: Annotated[
+        Path,
+        typer.Argument(
+            help="Sweep file in TOML: methods, seeds, what seeds repeat (runs, splits or folds), problems, tuning; docs/compare.md explains it."
+        ),
+    ],
     overrides: Annotated[
         list[str] | None,
         typer.Argument(help="Values to change: key.sub=value, such as seeds=3 base.rounds=20."),

@@ -12,8 +12,9 @@ from typing import Any
 from counterpoise.cli.catalogue import CATALOGUE, describe_parts, list_entries
 from counterpoise.registry.registry import Entry
 from counterpoise.registry.schema import is_table
-from counterpoise.registry.settings import REQUIRED, Parameter
+from counterpoise.registry.settings import REQUIRED, Parameter, Settings
 from counterpoise.run.config.experiment import Experiment
+from counterpoise.sweep.sweep import MethodEntry, Sweep, TableOptions, Tune
 
 OPENING = """\
 # Reference
@@ -45,13 +46,30 @@ PLACES = {
     "augmentations": 'Listed in `augment` of `[data]`: `["flip", { crop = { padding = 2 } }]`.',
 }
 
+SWEEP = """\
+## The sweep file
+
+What `counterpoise compare` takes; [comparing methods](compare.md) explains it.
+"""
+SWEEP_TABLES: dict[str, type[Settings]] = {
+    "Each of methods, as a table": MethodEntry,
+    "[tune] of a sweep": Tune,
+    "[table] of a sweep": TableOptions,
+}
+
 # Words for types that only Python has, and their form in a file.
 WORDS = {"any value": "a name, or a list of names", "a function or ": "", " or none": ""}
 
 
 def reference() -> str:
     """The whole page."""
-    blocks = [OPENING, TOP, *config_blocks(), *(block for kind in CATALOGUE for block in kind_blocks(kind))]
+    blocks = [
+        OPENING,
+        TOP,
+        *config_blocks(),
+        *sweep_blocks(),
+        *(block for kind in CATALOGUE for block in kind_blocks(kind)),
+    ]
     return "\n".join(block.rstrip() + "\n" for block in blocks)
 
 
@@ -64,6 +82,15 @@ def config_blocks() -> Iterator[str]:
         if is_table(one.type):
             yield f"### [{name}]\n\n{inspect.getdoc(one.type)}"
             yield _key_table(one.type.parameters().values())
+
+
+def sweep_blocks() -> Iterator[str]:
+    """The keys of a sweep file, then those of its own tables."""
+    yield SWEEP
+    yield _key_table(one for one in Sweep.parameters().values() if not is_table(one.type))
+    for heading, settings in SWEEP_TABLES.items():
+        yield f"### {heading}\n\n{inspect.getdoc(settings)}"
+        yield _key_table(settings.parameters().values())
 
 
 def kind_blocks(kind: str) -> Iterator[str]:

@@ -33,9 +33,10 @@ def predict(
 ) -> None:
     """Write the class and probabilities of every row of a file; a label column, where there is one, gives scores too.
 
-    Data is read as in training: columns in any order, gaps and unseen words as there, pixels as they are.
+    Data is read as in training: columns in any order, gaps and unseen words as there, pixels as they are. A run with a
+    threshold (evaluate.threshold) answers by it, as it was scored.
     """
-    from counterpoise.errors import ConfigError, short
+    from counterpoise.errors import ConfigError, printable, short
     from counterpoise.trained.load import load_run
     from counterpoise.trained.predict import predict_file, write_predictions
 
@@ -47,10 +48,24 @@ def predict(
         typer.echo(f"note: {note}", err=True)
     if as_json:
         typer.echo(
-            json.dumps({"rows": len(predicted.said.codes), "out": str(out), **predicted.scores()}, indent=2)
+            json.dumps(
+                {
+                    "rows": len(predicted.said.codes),
+                    "out": str(out),
+                    **predicted.threshold,
+                    **predicted.scores(),
+                },
+                indent=2,
+            )
         )
         return
     typer.echo(f"{len(predicted.said.codes):,} rows: {out}")
+    if found := predicted.threshold:
+        typer.echo(
+            printable(
+                f"called {found['positive']} from a probability of {found['threshold']:.4g} on, the threshold that the run chose on validation samples"
+            )
+        )
     _print_scores(predicted)
 
 

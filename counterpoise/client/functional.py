@@ -18,6 +18,7 @@ from counterpoise.core.tree import Params
 from counterpoise.models.draws import KeyedDraws
 from counterpoise.models.headed import own_name, whole_network
 from counterpoise.models.heads import has_features
+from counterpoise.models.masks import whole_masks
 from counterpoise.models.norms import counts_batches, goes_by_batches, with_own_norms
 from counterpoise.models.outputs import logits_of
 from counterpoise.models.patches import by_patches
@@ -107,7 +108,7 @@ class FunctionalModel:
         buffers = {name: b.clone() for name, b in buffers.items()} if train else buffers
         splitter = (self._training if train else self._scoring).train(train)
         state = {_INNER + name: value for name, value in (params | buffers).items()}
-        with self._autocast(x, train), self._drawing(key if train else None):
+        with self._autocast(x, train), self._drawing(key if train else None), whole_masks():
             outputs = functional_call(splitter, state, (x,))
         return Outputs(outputs.logits.to(self.dtype), outputs.features.to(self.dtype)), buffers
 

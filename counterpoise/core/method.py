@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Literal, ParamSpec, TypeAlias
 
@@ -16,6 +16,9 @@ from counterpoise.registry.registry import Entry, Factory, Place, Registry, unkn
 from counterpoise.registry.schema import LARGEST
 
 Weighting: TypeAlias = Literal["samples", "uniform"]
+Spec: TypeAlias = tuple[
+    tuple[str, Mapping[str, Any]], ...
+]  # methods and parts in order, with their arguments
 
 SINGLE_OWNER = ("propose", "loss", "gradient", "choose")
 SERVER_RULES = ("propose", "choose", "weigh", "treat", "update", "present")
@@ -36,6 +39,7 @@ class Method:
     parts: tuple[Part, ...] = ()
     weighting: Weighting = "samples"
     name: str = ""
+    spec: Spec = field(default=(), compare=False, repr=False)  # names and arguments, where a config gave them
 
     def __post_init__(self) -> None:
         names = [part.name for part in self.parts]
@@ -209,7 +213,7 @@ def build_method(spec: MethodSpec) -> Method:
     if twice := next((name for name in names if names.count(name) > 1 and name in METHODS), None):
         raise ConfigError(f"method {short(twice)} is listed twice; keep one of the two")
     pieces = [_build_piece(name, arguments) for name, arguments in items]
-    return compose(*pieces, name="+".join(names))
+    return replace(compose(*pieces, name="+".join(names)), spec=tuple(items))
 
 
 def read_spec(spec: MethodSpec, key: str = "method") -> list[tuple[str, dict[str, Any]]]:

@@ -185,6 +185,11 @@ def whole_slot(slot: Tree, round: int) -> Tree:
     return slot
 
 
+def known_below(value: float | Tensor, limit: float) -> bool:
+    """Whether a number is below a limit; a tensor stands for the numbers of several runs, by which nothing is decided."""
+    return not isinstance(value, Tensor) and value < limit
+
+
 def call(hook: Callable[..., Any] | None, default: Any, *given: Any) -> Any:
     """The hook's result, or the default where a part leaves the hook empty."""
     return default if hook is None else hook(*given)

@@ -63,6 +63,9 @@ class Stats(NamedTuple):
     epochs: Tensor = ONE  # [] local epochs of this round
     batch_size: Tensor = ONE  # []
     moved: Tensor = ZERO  # [C, C] samples by their class before any part prepared them and now, the diagonal 0; [] where no part re-labels
+    numbers: Tree = (
+        NOTHING  # of the method, where runs that differ in them train together: item -> argument -> []
+    )
     seen: Tree = NOTHING  # in `start` and `finish`: what the part itself observed of the client's samples
 
 

@@ -47,7 +47,7 @@ def load_data(
     else:
         from counterpoise.data.own.in_memory import in_memory  # which needs Pillow and others
 
-        whole = in_memory(name, arguments)
+        whole = in_memory(name, arguments, seed)
     return apply_imbalance(whole, imbalance, seed, imbalanced_test)
 
 
@@ -208,8 +208,10 @@ def pack_federation(federation: Federation) -> Dataset:
 
 def _ready_to_split(given: Any) -> Dataset:
     if not isinstance(given, Dataset):
+        kind = type(given)
+        home = f"{kind.__module__.partition('.')[0]}." if kind.__name__ == "Dataset" else ""
         raise ConfigError(
-            f"split: data must be a Dataset, such as load_data returns, not {type(given).__name__}"
+            f"split: data must be a Dataset, such as load_data returns, not {home}{kind.__name__}"
         )
     data = given.fitted()
     data.check_finite()

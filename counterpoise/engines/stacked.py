@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from itertools import accumulate
 
 import torch
 from torch import Tensor, vmap
 
+from counterpoise.client.functional import FunctionalModel
 from counterpoise.client.round import Progress, begin, end, step
 from counterpoise.core.messages import Broadcast, Result
+from counterpoise.core.method import Method
 from counterpoise.core.part import Batch, Stats
-from counterpoise.core.tree import Tree, concatenate, stack, take, tmap
+from counterpoise.core.tree import Params, Tree, concatenate, stack, take, tmap
+from counterpoise.core.variants import Variants
 from counterpoise.engines.captured import CapturedSteps, CompiledStep, StackedStep, shape_of
 from counterpoise.engines.lanes import choose_width, schedule
 from counterpoise.engines.workplace import Opened, Workload, Workplace, visits_of
@@ -24,11 +26,13 @@ MOST_CAPTURED = 8  # shapes of chunks that are kept captured; further ones run u
 class StackedTrainer:
     """All tasks of a chunk at once; a chunk bounds the memory, and out of memory it is halved."""
 
-    def __init__(self, work: Workplace, chunk: int, compile: bool = False) -> None:
-        self.work, self.chunk = work, chunk
-        plain = vmap(partial(step, work.method, work.model))
+    def __init__(
+        self, work: Workplace, chunk: int, compile: bool = False, variants: Variants | None = None
+    ) -> None:
+        self.work, self.chunk, self._variants = work, chunk, variants
+        plain = vmap(self._step_of(work.model))
         self._step: StackedStep = (
-            CompiledStep(vmap(partial(step, work.method, work.model.patched())), plain) if compile else plain
+            CompiledStep(vmap(self._step_of(work.model.patched())), plain) if compile else plain
         )
         self._captured: dict[tuple[int, tuple[object, ...]], CapturedSteps] = {}  # by lanes and shapes
 
@@ -72,6 +76,23 @@ class StackedTrainer:
     def close(self) -> None:
         self._captured.clear()
 
+    def _method(self, stats: Stats) -> Method:
+        """The method of a client's run: runs trained together may differ in its numbers."""
+        return (
+            self.work.method
+            if self._variants is None
+            else self._variants.method(stats.numbers, self.work.method)
+        )
+
+    def _step_of(self, model: FunctionalModel) -> StackedStep:
+        return lambda progress, batch, stats: step(self._method(stats), model, progress, batch, stats)
+
+    def _begin(self, params: Params, buffers: Params, shared: Tree, memory: Tree, stats: Stats) -> Progress:
+        return begin(self._method(stats), params, buffers, shared, memory, stats)
+
+    def _end(self, received: Params, progress: Progress, memory: Tree, stats: Stats) -> Result:
+        return end(self._method(stats), received, progress, memory, stats)
+
     def _train(self, opened: Sequence[Opened], owners: Sequence[int], received: Tree, runs: int) -> Tree:
         pieces = [slice(first, first + self.chunk) for first in range(0, len(opened), self.chunk)]
         return concatenate(
@@ -82,13 +103,12 @@ class StackedTrainer:
         self, opened: Sequence[Opened], owners: Sequence[int], received: Tree, runs: int
     ) -> Result:
         """Train clients sorted by falling number of steps."""
-        method = self.work.method
         memory = stack([task.memory for task in opened])
         stats = Stats(**self.work.place(stack([task.stats._asdict() for task in opened])))
         # Clients of one run share what they received; of several, each has its own run's.
         axis = None if runs == 1 else 0
         own = received if runs == 1 else take(received, torch.tensor(owners).to(self.work.device))
-        progress: Progress = vmap(partial(begin, method), (axis, axis, axis, 0, 0))(
+        progress: Progress = vmap(self._begin, (axis, axis, axis, 0, 0))(
             own["params"], own["buffers"], own["shared"], memory, stats
         )
         steps = [task.plan.steps for task in opened]
@@ -96,7 +116,7 @@ class StackedTrainer:
         # Where no client takes a step there is nothing to capture.
         advance = self._replay if self.work.device.type == "cuda" and max(steps) else self._walk
         progress = advance(progress, stats._replace(seen={}), visits, steps)
-        result: Result = vmap(partial(end, method), (axis, 0, 0, 0))(own["params"], progress, memory, stats)
+        result: Result = vmap(self._end, (axis, 0, 0, 0))(own["params"], progress, memory, stats)
         return result
 
     def _walk(self, progress: Progress, stats: Stats, visits: Tree, steps: Sequence[int]) -> Progress:

@@ -21,6 +21,7 @@ from counterpoise.core.part import Batch, ClientData, Outputs, Part, Stats, Visi
 from counterpoise.core.protocol import Ask, Rejection
 from counterpoise.core.rng import generator
 from counterpoise.core.tree import Tree, tmap
+from counterpoise.core.variants import as_tree
 from counterpoise.core.views import ZERO
 from counterpoise.data.augment import Augmentation, Draws
 from counterpoise.data.federation import Federation
@@ -69,6 +70,9 @@ class Workplace:
     seed: int
     augment: Augmentation | None = None
     privacy: PrivacySettings = field(default_factory=PrivacySettings)
+    numbers: Mapping[str, Mapping[str, float]] = field(
+        default_factory=dict
+    )  # in which joined runs differ; see core/variants.py
 
     def inputs(self, rows: Tensor, draws: Draws) -> Tensor:
         """Model inputs of training rows [...], augmented by draws [..., *]."""
@@ -221,7 +225,8 @@ def _stats(work: Workplace, task: Task, given: ClientData, data: ClientData, pla
     momentum, epochs, batch_size = work.local_numbers
     steps, rate = work.like(plan.steps), work.like(lr * data.rate)
     moved = _moved(given, data, classes) if work.method.relabels else ZERO
-    return Stats(counts, steps, rate, momentum, knobs, owned, epochs, batch_size, moved)
+    numbers = as_tree(work.numbers, work.like)
+    return Stats(counts, steps, rate, momentum, knobs, owned, epochs, batch_size, moved, numbers)
 
 
 def _moved(given: ClientData, data: ClientData, classes: int) -> Tensor:

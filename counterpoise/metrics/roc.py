@@ -34,7 +34,7 @@ def histograms(logits: Tensor, y: Tensor, mask: Tensor | None = None) -> Tensor:
     weight = torch.ones_like(y) if mask is None else mask.to(torch.int64)  # [B]
     own = F.one_hot(torch.where(weight > 0, y, 0), classes)  # padding may carry any label
     columns = own * classes + torch.arange(classes, device=logits.device)
-    cells = (_bins(logits, bins) * (2 * classes) + columns).reshape(-1)
+    cells = (bins_of(logits, bins) * (2 * classes) + columns).reshape(-1)
     weights = weight[:, None].expand(own.shape).reshape(-1)
     # made from the logits, so that it is batched under vmap as they are
     counts = logits.new_zeros(bins * 2 * classes, dtype=torch.int64)
@@ -70,7 +70,7 @@ def bin_edge(place: int, bins: int) -> float:
     return 1 / (1 + math.exp(-distance)) if distance > -700 else 0.0
 
 
-def _bins(logits: Tensor, bins: int) -> Tensor:
+def bins_of(logits: Tensor, bins: int) -> Tensor:
     """The bin of each probability; one that is NaN, as of a model that diverged, counts as 0."""
     chance = logits.double().softmax(-1)
     distance = chance.logit() + math.log(max(logits.shape[-1] - 1, 1))

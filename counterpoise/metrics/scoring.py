@@ -39,6 +39,8 @@ class Scoring:
         if validation is not None:
             known |= self._at_threshold(sums, validation)
         found = summarise(sums["confusion"], self.shots, self.classes) | compute_scores(known)
+        if known.get("called") is not None:
+            found["threshold_confusion"] = self._in_order(known["called"])
         if self.recall_weights or self.precision_weights:
             nothing = [0.0] * len(self.classes)
             found["weighted_score"] = scores.weighted_score(
@@ -54,6 +56,11 @@ class Scoring:
         if threshold is None:
             return {"threshold": None, "called": None}
         return {"threshold": threshold.chance, "called": confusion_at(seen, threshold)}
+
+    def _in_order(self, called: Tensor) -> list[list[int]]:
+        """Counts [true class][answer] in the order of the classes."""
+        counts = called if self.positive == 1 else called.flip(0, 1)
+        return [[int(count) for count in row] for row in counts.tolist()]
 
 
 def count_all(outputs: Outputs, batch: Batch) -> Tree:

@@ -5,12 +5,13 @@ Both work on histograms [bins, 2], of samples of the other class and of the posi
 
 from __future__ import annotations
 
+import bisect
 from typing import Literal, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
 
-from counterpoise.metrics.roc import bin_edge
+from counterpoise.metrics.roc import bin_edge, bins_for, bins_of
 
 EXACT_DIGITS = 12  # further ones are rounding errors, which must not decide between equals
 # What the threshold is chosen for on validation samples; a number is the precision that it must reach there.
@@ -31,6 +32,20 @@ class Threshold(NamedTuple):
 
     bin: int
     chance: float
+
+
+class Decision(NamedTuple):
+    """Which of two classes a sample is called: `positive`, by number, from the probability `chance` on."""
+
+    positive: int
+    chance: float
+
+    def codes(self, logits: Tensor) -> Tensor:
+        """[n] the answers, by the very bins in which the threshold was chosen and scored."""
+        bins = bins_for(2)
+        first = bisect.bisect_left(range(bins), self.chance, key=lambda place: bin_edge(place, bins))
+        called = bins_of(logits, bins)[:, self.positive] >= first
+        return torch.where(called, self.positive, 1 - self.positive)
 
 
 def choose_threshold(counts: Tensor, goal: Goal) -> Threshold | None:

@@ -90,7 +90,10 @@ def _imported(name: str, module: str) -> Any:
             f"model {short(name)} needs the module {short(error.name)}, which is not installed or not on Python's path"
         ) from None
     except Exception as error:  # a module may raise anything when it is imported
-        raise ConfigError(f"model {short(name)}: {module} cannot be imported: {_words(error)}") from error
+        hint = "; torch and torchvision must be of one build" if "torchvision::" in str(error) else ""
+        raise ConfigError(
+            f"model {short(name)}: {module} cannot be imported: {_words(error)}{hint}"
+        ) from error
 
 
 def _made(name: str, make: Callable[..., Any], given: Mapping[str, Any], seed: int) -> nn.Module:

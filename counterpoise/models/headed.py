@@ -14,6 +14,7 @@ from counterpoise.models.draws import KeyedDraws
 from counterpoise.models.outputs import logits_of
 
 BODY, HEAD = "body.", "head."
+TOKENS = 3  # dimensions of scores of tokens: [B, tokens, classes]
 
 
 class Headed(nn.Module):
@@ -93,11 +94,26 @@ def _find(module: nn.Module, x: Tensor, classes: int) -> str | None:
                 lambda layer, given, said, name=name: calls.setdefault(name, []).append(said)
             )
     logits = _said(copy, x)
-    found = [name for name, said in calls.items() if len(said) == 1 and said[0] is logits]
-    return found[0] if found and logits is not None and _fits(module, found[0], x, logits) else None
+    once = {name: said[0] for name, said in calls.items() if len(said) == 1}
+    found = [name for name, said in once.items() if said is logits]
+    if found and logits is not None and _fits(module, found[0], x, logits):
+        return found[0]
+    tokens = [name for name, said in once.items() if said.dim() == TOKENS]
+    return next((name for name in tokens if _fits_tokens(module, name, x)), None)
 
 
-def _fits(module: nn.Module, path: str, x: Tensor, logits: Tensor) -> bool:
+def _fits_tokens(module: nn.Module, path: str, x: Tensor) -> bool:
+    """As `_fits`, of a layer that scores every token, of which the network takes one or a mean, as GPT-2 does.
+
+    Inputs that are all alike would hide what is done between: floats are made to differ.
+    """
+    if x.is_floating_point():
+        x = torch.arange(x.numel(), device=x.device).view(x.shape).cos().to(x.dtype)
+    logits = _said(deepcopy(module).eval(), x)
+    return logits is not None and _fits(module, path, x, logits, 1e-5)
+
+
+def _fits(module: nn.Module, path: str, x: Tensor, logits: Tensor, close: float = 0.0) -> bool:
     """Whether the network can be cut there: the head is nowhere else, and both halves give what the whole gave."""
     cut = Headed(deepcopy(module).eval(), path)
     elsewhere = set(cut.body.parameters())
@@ -106,7 +122,7 @@ def _fits(module: nn.Module, path: str, x: Tensor, logits: Tensor) -> bool:
     features = _said(cut.features, x)
     if features is None or features.shape != (len(x), cut.head.in_features):
         return False
-    return torch.equal(cut.head(features), logits)
+    return torch.allclose(cut.head(features), logits, close, close)
 
 
 def _said(call: Callable[[Tensor], Any], x: Tensor) -> Tensor | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from counterpoise.core.method import part
-from counterpoise.core.part import Census, Exchange, Part, Reveals, Stats, Step, whole_slot
+from counterpoise.core.part import Census, Exchange, Part, Reveals, Stats, Step, known_below, whole_slot
 from counterpoise.core.tree import Params, Tree, tmap, zeros
 from counterpoise.parts.drift import length_of
 from counterpoise.registry.schema import Fraction, Positive, ProperFraction
@@ -53,5 +53,5 @@ def amended_adaptive(
     words = "the largest mean square of each parameter's gradients, and its update over its number of local steps: two vectors as long as the model"
     return Part(
         init=init, send=whole_slot, start=start, adjust=adjust, finish=finish, update=update, reveals=Reveals(upload=words),
-        follows_server=alpha < 1, assumes_sgd=True,  # it is an optimizer itself
+        follows_server=known_below(alpha, 1), assumes_sgd=True,  # it is an optimizer itself
     )  # fmt: skip

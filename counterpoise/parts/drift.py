@@ -8,7 +8,17 @@ import torch
 from torch import Tensor
 
 from counterpoise.core.method import part
-from counterpoise.core.part import Census, Chart, Exchange, Part, Reveals, Stats, Step, whole_slot
+from counterpoise.core.part import (
+    Census,
+    Chart,
+    Exchange,
+    Part,
+    Reveals,
+    Stats,
+    Step,
+    known_below,
+    whole_slot,
+)
 from counterpoise.core.tree import Params, Tree, add, mix, multiply, norm, subtract, tmap, zeros
 from counterpoise.registry.schema import Fraction, NonNegative
 
@@ -148,8 +158,8 @@ def server_direction(alpha: Fraction = 0.1, momentum_form: MomentumForm = "resol
         finish=finish,
         update=update,
         reveals=Reveals(upload=TRAVELLED),
-        follows_server=alpha < 1,
-        assumes_sgd=alpha < 1,  # the direction is on the scale of a gradient
+        follows_server=known_below(alpha, 1),
+        assumes_sgd=known_below(alpha, 1),  # the direction is on the scale of a gradient
     )
 
 

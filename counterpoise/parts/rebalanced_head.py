@@ -52,7 +52,7 @@ def rebalanced_head(strength: NonNegative = 0.1, samples: Count = 8) -> Part:
         head = joined(params)
         return {
             "prototypes": head.new_zeros(len(head), *head.shape),
-            "known": torch.zeros(len(head), dtype=torch.bool),
+            "known": torch.zeros(len(head), dtype=torch.bool, device=head.device),
         }
 
     def enroll(params: Params, buffers: Params, classes: int) -> Tree:
@@ -96,7 +96,8 @@ def rebalanced_head(strength: NonNegative = 0.1, samples: Count = 8) -> Part:
         found, held = over_holders(exchange.upload)
         old, known = slot["prototypes"].cpu(), slot["known"].cpu()
         fresh = torch.where(held.view(-1, 1, 1), found.to(old), old)
-        return delta, {"prototypes": fresh, "known": known | held}
+        where = slot["prototypes"].device  # steps read them there
+        return delta, {"prototypes": fresh.to(where), "known": (known | held).to(where)}
 
     return Part(
         adapt=with_plain_head("rebalanced_head", bias=True),

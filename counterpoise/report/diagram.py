@@ -8,7 +8,7 @@ from typing import Any
 from counterpoise.report.drawing import new_figure, save
 from counterpoise.results.labels import score_words
 from counterpoise.results.ranking import Ranking
-from counterpoise.results.verdicts import show_p
+from counterpoise.results.words import show_p
 
 LINE = "#30363d"
 BAR = "#0072B2"

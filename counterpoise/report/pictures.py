@@ -7,13 +7,17 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from counterpoise.core.rounds import counted
+from counterpoise.data.skew import Counts
 from counterpoise.metrics.catalogue import find, shown_in
 from counterpoise.report.drawing import new_figure, save
 from counterpoise.report.heatmap import draw_heatmap
 from counterpoise.run.giving_up import Rows
 from counterpoise.run.listener import Listener
 from counterpoise.run.store.run import Run
+from counterpoise.run.store.seal import read_sealed
 
 # Colours that colour-blind readers can distinguish (Okabe and Ito).
 COLOURS = ("#000000", "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9")
@@ -53,15 +57,25 @@ def draw_curves(rows: Sequence[Mapping[str, Any]], path: Path, title: str = "") 
     save(figure, path)
 
 
+def partition_of(run: Run) -> Counts | None:
+    """Samples of each client and class; a method that pools trains one client on all, and the record knows who held them."""
+    if run.simulation.method.pools is None:
+        counts = run.simulation.work.federation.client_counts()
+        return None if counts is None else counts.numpy()
+    record = read_sealed(run.folder.record) or {}
+    return np.asarray(record["clients"]) if record.get("clients") else None
+
+
 class Pictures(Listener):
     """Draws the partition when a run begins, and its curves when it has a result."""
 
     def began(self, run: Run) -> None:
         federation, path = run.simulation.work.federation, run.folder.partition_picture
-        counts = None if path.exists() else federation.client_counts()
+        counts = None if path.exists() else partition_of(run)
         if counts is not None:
-            title = f"{federation.name}: samples of each client and class"
-            draw_heatmap(counts.numpy(), federation.classes, path, title)
+            where = "" if run.simulation.method.pools is None else ", before they were put in one place"
+            title = f"{federation.name}: samples of each client and class{where}"
+            draw_heatmap(counts, federation.classes, path, title)
 
     def ended(self, run: Run, rows: Rows) -> None:
         simulation = run.simulation

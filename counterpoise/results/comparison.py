@@ -25,6 +25,7 @@ from counterpoise.results.labels import Labels, Runs, group_runs
 from counterpoise.results.notes import notes_of
 from counterpoise.results.ranking import Ranking, rank_methods
 from counterpoise.results.recommendation import Recommendation, recommend
+from counterpoise.results.repeats import overlaps
 from counterpoise.results.results import RunResult
 from counterpoise.results.statistics import Scores, blocks_of, name_blocks, read_scores
 from counterpoise.results.verdicts import Verdict, judge
@@ -78,7 +79,7 @@ def compare_results(
         if (pair := Labels(problem, method)) in runs
     )
     scores = read_scores(rows, score)
-    verdicts = judge(scores, problems, methods, chosen, score)
+    verdicts = judge(scores, problems, methods, chosen, score, overlaps(runs))
     return Comparison(
         score,
         at,

@@ -52,17 +52,22 @@ def label_methods(results: Sequence[RunResult]) -> list[str]:
 
 def label_problems(results: Sequence[RunResult]) -> list[str]:
     """The problem of each run by the keys that differ, such as ``data.name=digits, imbalance=20``."""
-    problems = [_flatten(result.config) for result in results]
-    if all(
-        problem.get("data.seed") == result.seed for problem, result in zip(problems, results, strict=True)
-    ):
-        for problem in problems:  # a seed that also splits is no problem of its own
-            del problem["data.seed"]
+    problems = _without_repeats([_flatten(result.config) for result in results], results)
     keys = list(dict.fromkeys(key for problem in problems for key in problem))
     differing = [key for key in keys if len({_identity(problem.get(key)) for problem in problems}) > 1]
     last_words = Counter(key.rpartition(".")[2] for key in keys)
     short = {key: word if last_words[word := key.rpartition(".")[2]] == 1 else key for key in differing}
     return [", ".join(f"{short[key]}={show(problem.get(key))}" for key in differing) for problem in problems]
+
+
+def _without_repeats(problems: list[dict[str, Any]], results: Sequence[RunResult]) -> list[dict[str, Any]]:
+    """Problems without what only repeats them: a seed that also splits, and the fold of each seed."""
+    pairs = list(zip(problems, results, strict=True))
+    splits = all(problem.get("data.seed") == result.seed for problem, result in pairs)
+    seeds = {result.seed for result in results}
+    folds = len({(problem.get("data.fold"), result.seed) for problem, result in pairs}) == len(seeds)
+    repeats = [*(["data.seed"] if splits else []), *(["data.fold"] if folds else [])]
+    return [{key: value for key, value in problem.items() if key not in repeats} for problem in problems]
 
 
 def score_words(score: str) -> str:

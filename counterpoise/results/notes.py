@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
 
 from counterpoise.errors import listed
 from counterpoise.results.cells import At, Row
 from counterpoise.results.labels import Runs
+from counterpoise.results.repeats import split_notes
 from counterpoise.results.results import RunResult
 from counterpoise.results.statistics import problems_are_blocks
 
 LOST = 0.5  # of the best balanced accuracy of a run, below which its end is called a collapse
+OTHERS = 3  # seeds beside one that are needed to call it the odd one
 ONE_ANSWER = 0.95  # of the answers, from which on a model is said to know one class only
 
 
@@ -24,7 +27,7 @@ def notes_of(rows: Sequence[Row], runs: Runs, at: At, baseline: str, repeated: i
         *_on_collapsed(runs),
         *_on_silent_classes(runs),
         *_on_baseline(rows, problems, baseline),
-        *_on_splits(runs),
+        *split_notes(runs),
         *_on_problems(problems),
         *(["The best round was picked on the test set: such scores are too good."] if at == "best" else []),
         *(
@@ -66,11 +69,25 @@ def _on_stopped(runs: Runs) -> Iterator[str]:
 
 
 def _on_collapsed(runs: Runs) -> Iterator[str]:
-    """Runs that ended far below what they had reached, or that answer nearly every sample with one class."""
+    """Runs that ended far below what they had reached or the other seeds have, or that answer nearly every sample with one class."""
     for (problem, method), by_seed in runs.items():
+        ends = {seed: end for seed, run in by_seed.items() if (end := _end(run)) is not None}
         for seed, run in by_seed.items():
-            if why := _collapse(run):
+            if why := _collapse(run) or _left_behind(seed, ends):
                 yield f"{method}{_place(problem)}, seed {seed} collapsed: {why}."
+
+
+def _end(run: RunResult) -> float | None:
+    return run.scored[-1].get("balanced_accuracy") if run.scored else None
+
+
+def _left_behind(seed: int, ends: Mapping[int, float]) -> str:
+    """A seed that never learned what the method's other seeds did; among few nobody knows which is the odd one."""
+    others = [end for other, end in ends.items() if other != seed]
+    if len(others) < OTHERS or seed not in ends or ends[seed] >= LOST * statistics.median(others):
+        return ""
+    middle = f"{100 * statistics.median(others):.1f}"
+    return f"balanced accuracy is {100 * ends[seed]:.1f} %, and {middle} % with the other seeds in the middle"
 
 
 def _collapse(run: RunResult) -> str:
@@ -111,14 +128,6 @@ def _on_baseline(rows: Sequence[Row], problems: Sequence[str], baseline: str) ->
     for problem in problems:
         if problem not in known:
             yield f"The baseline {baseline} has no finished run{_place(problem)}: no method was tested against it there."
-
-
-def _on_splits(runs: Runs) -> Iterator[str]:
-    """Repeated draws of test rows from the same rows are not independent; Nadeau and Bengio (2003)."""
-    if any(
-        len({run.config.get("data", {}).get("seed") for run in seeds.values()}) > 1 for seeds in runs.values()
-    ):
-        yield "Each seed has test rows of its own from the same data; training rows overlap, so that p is somewhat too small."
 
 
 def _on_problems(problems: Sequence[str]) -> Iterator[str]:

@@ -6,11 +6,13 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
-from counterpoise.core.method import build_method
 from counterpoise.results.cells import At, Row, lower_is_better
 from counterpoise.results.labels import Labels, Runs, score_words
 from counterpoise.results.results import RunResult
+from counterpoise.results.statistics import ALPHA
+from counterpoise.results.student import steady_effect
 from counterpoise.results.verdicts import ALL, Verdict
+from counterpoise.results.words import bare_p, show_interval, show_p
 
 Confidence: TypeAlias = Literal["high", "fair", "low"]
 Interval: TypeAlias = tuple[float, float]
@@ -59,10 +61,7 @@ class Recommendation(NamedTuple):
     @property
     def _gain(self) -> str:
         mean = f"{self.score} {100 * self.difference:+.1f} points against {self.baseline}"
-        if self.interval is None:
-            return mean
-        low, high = self.interval
-        return f"{mean} (95 % interval {100 * low:+.1f} to {100 * high:+.1f})"
+        return mean if self.interval is None else f"{mean} (95 % interval {show_interval(self.interval)})"
 
     def _recall_words(self) -> Iterator[str]:
         if self.recall is not None:
@@ -111,7 +110,7 @@ def recommend(
 def _needs_all_data(row: Row, runs: Runs) -> bool:
     """Whether a method pools the samples of all clients: something to compare with, and not to use in a federation."""
     by_seed = runs.get(Labels(row.problem, row.method), {})
-    return any(build_method(run.config["method"]).pools is not None for run in by_seed.values())
+    return any(run.pools for run in by_seed.values())
 
 
 def _recommend(
@@ -146,12 +145,29 @@ def _confidence(verdict: Verdict, sign: int) -> tuple[Confidence, str]:
     pairs = f"{verdict.pairs} {'pair' if verdict.pairs == 1 else 'pairs'}"
     if verdict.verdict == "better":
         return "high", f"the difference is significant after Holm's correction over {pairs}"
-    if verdict.interval is not None and min(sign * bound for bound in verdict.interval) > 0:
+    if verdict.p < ALPHA and verdict.verdict == "no evidence" and sign * _direction(verdict) > 0:
         return (
             "fair",
-            f"the interval is above zero, but {pairs} are too few for the test after Holm's correction",
+            f"{show_p(verdict.p)} over {pairs} without Holm's correction, and {bare_p(verdict.adjusted)} with it",
+        )
+    if verdict.interval is None and _is_steady(verdict, sign):
+        return (
+            "fair",
+            f"it is better on each of {pairs} by similar amounts, but they are too few for the test",
         )
     return "low", f"the difference could be chance with {pairs}: run more seeds"
+
+
+def _direction(verdict: Verdict) -> float:
+    """Which way the test points; a mean may be that of one pair far out."""
+    return verdict.effect["rank_biserial"] or 0.0 if verdict.test == "signed ranks" else verdict.difference
+
+
+def _is_steady(verdict: Verdict, sign: int) -> bool:
+    """Better on every pair, and by more than its spread: what a few pairs can say at best."""
+    spread = verdict.effect["cohen_dz"]
+    every = sign * (verdict.effect["rank_biserial"] or 0.0) == 1 and verdict.pairs > 1
+    return every and (spread is None or abs(spread) >= steady_effect(verdict.pairs))
 
 
 def with_recall(one: Recommendation, runs: Runs) -> Recommendation:

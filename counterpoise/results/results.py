@@ -44,6 +44,11 @@ class RunResult(NamedTuple):
         return build_method(self.config["method"]).name
 
     @property
+    def pools(self) -> bool:
+        """Whether the samples of all clients lay in one place."""
+        return build_method(self.config["method"]).pools is not None
+
+    @property
     def seed(self) -> int:
         return int(self.config["seed"])
 

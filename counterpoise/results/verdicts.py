@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
 from counterpoise.results.cells import lower_is_better
 from counterpoise.results.labels import score_words
+from counterpoise.results.paired import PairedTest
 from counterpoise.results.statistics import (
     ALPHA,
     Scores,
-    SignedRank,
     blocks_of,
     cohen_dz,
     fewest_pairs,
     holm,
-    mean_interval,
+    holm_factors,
     name_blocks,
-    signed_rank,
+    problems_are_blocks,
 )
+from counterpoise.results.words import show_interval, show_p
 
 Judgement: TypeAlias = Literal["better", "worse", "no evidence"]
+Test: TypeAlias = Literal["signed ranks", "corrected t"]
 ALL = "all"
 EQUAL = "The two are equal on every pair."
 
@@ -35,13 +37,16 @@ class Verdict(NamedTuple):
     score: str
     pairs: int
     difference: float  # mean over pairs
-    interval: tuple[float, float] | None  # Student's 95 % interval of the mean; None for one pair
-    p: float  # Wilcoxon's signed-rank test, two-sided
+    interval: (
+        tuple[float, float] | None
+    )  # excludes zero exactly if adjusted < 5 %; None: the pairs bound nothing
+    p: float  # two-sided
     adjusted: float  # by Holm over the methods compared on this problem
     effect: dict[str, float | None]  # "rank_biserial" (of matched pairs) and "cohen_dz"
     verdict: Judgement
     sentence: str  # the same as a sentence
     limits: str = ""  # where the pairs are too few to find a difference: why
+    test: Test = "signed ranks"  # Wilcoxon's; of repeated splits Student's, corrected for their overlap
 
 
 class Family(NamedTuple):
@@ -51,16 +56,33 @@ class Family(NamedTuple):
     problems: Sequence[str]
     baseline: str
     score: str
+    overlap: float | None = None  # of repeated splits: test over training samples
 
 
 def judge(
-    scores: Scores, problems: Sequence[str], methods: Sequence[str], baseline: str, score: str
+    scores: Scores,
+    problems: Sequence[str],
+    methods: Sequence[str],
+    baseline: str,
+    score: str,
+    overlaps: Mapping[str, float] | None = None,
 ) -> tuple[Verdict, ...]:
-    """Every other method against the baseline: on each problem, then over all if there are several."""
-    families = [Family(problem, [problem], baseline, score) for problem in problems]
+    """Every other method against the baseline: on each problem, then over all if there are several.
+
+    `overlaps`: test over training samples of the problems whose seeds split the same rows anew.
+    """
+    known = overlaps or {}
+    families = [Family(problem, [problem], baseline, score, known.get(problem)) for problem in problems]
     if len(problems) > 1:
-        families.append(Family(ALL, problems, baseline, score))
+        families.append(Family(ALL, problems, baseline, score, _over_all(problems, known)))
     return tuple(verdict for family in families for verdict in _judge_family(scores, methods, family))
+
+
+def _over_all(problems: Sequence[str], overlaps: Mapping[str, float]) -> float | None:
+    """Splits of one problem agree too well, those of different ones do not; problems that count once need no correction."""
+    if not overlaps or problems_are_blocks(problems):
+        return None
+    return statistics.fmean(overlaps.values()) / len(problems)
 
 
 def _judge_family(scores: Scores, methods: Sequence[str], family: Family) -> list[Verdict]:
@@ -72,46 +94,44 @@ def _judge_family(scores: Scores, methods: Sequence[str], family: Family) -> lis
         for method in methods
         if method != family.baseline
     }
-    tests = {method: signed_rank(values) for method, values in differences.items() if values}
-    adjusted = holm([test.p for test in tests.values()])
-    verdicts = [
-        _verdict(family, method, differences[method], test, p)
-        for (method, test), p in zip(tests.items(), adjusted, strict=True)
-    ]
+    tests = {method: PairedTest(values, family.overlap) for method, values in differences.items() if values}
+    p_values = [test.p for test in tests.values()]
     unit = name_blocks(family.problems)
     return [
-        _in_words(verdict, unit, test.informative, len(tests))
-        for verdict, test in zip(verdicts, tests.values(), strict=True)
+        _in_words(_verdict(family, method, test, p, factor), unit, test, len(tests))
+        for (method, test), p, factor in zip(
+            tests.items(), holm(p_values), holm_factors(p_values), strict=True
+        )
     ]
 
 
-def _verdict(
-    family: Family, method: str, differences: Sequence[float], test: SignedRank, adjusted: float
-) -> Verdict:
+def _verdict(family: Family, method: str, test: PairedTest, adjusted: float, factor: int) -> Verdict:
     return Verdict(
         method,
         family.baseline,
         family.label,
         family.score,
-        len(differences),
-        statistics.fmean(differences),
-        mean_interval(differences),
+        len(test.differences),
+        statistics.fmean(test.differences),
+        test.interval(factor),
         test.p,
         adjusted,
-        {"rank_biserial": test.rank_biserial, "cohen_dz": cohen_dz(differences)},
-        _decide(test.rank_biserial, adjusted, family.score),
+        {"rank_biserial": test.ranks.rank_biserial, "cohen_dz": cohen_dz(test.differences)},
+        _decide(test.gain, adjusted, family.score),
         "",
+        test="signed ranks" if test.overlap is None else "corrected t",
     )
 
 
-def _decide(rank_biserial: float, adjusted: float, score: str) -> Judgement:
+def _decide(gain: float, adjusted: float, score: str) -> Judgement:
     if adjusted >= ALPHA:
         return "no evidence"
-    return "better" if (rank_biserial > 0) != lower_is_better(score) else "worse"
+    return "better" if (gain > 0) != lower_is_better(score) else "worse"
 
 
-def _in_words(verdict: Verdict, unit: str, informative: int, tests: int) -> Verdict:
-    limits = _limits(verdict, informative, tests)
+def _in_words(verdict: Verdict, unit: str, test: PairedTest, tests: int) -> Verdict:
+    informative = test.ranks.informative
+    limits = _limits(verdict, informative, tests) if test.overlap is None else _limits_of_t(informative)
     sentence = f"{_sentence(verdict, unit, tests)} {limits}".rstrip()
     return verdict._replace(sentence=sentence, limits=limits)
 
@@ -131,14 +151,13 @@ def _sentence(verdict: Verdict, unit: str, tests: int) -> str:
 
 def _difference(verdict: Verdict) -> str:
     mean = f"{score_words(verdict.score)} {100 * verdict.difference:+.1f} points"
-    if verdict.interval is None:
-        return mean
-    low, high = verdict.interval
-    return f"{mean} (95 % interval {100 * low:+.1f} to {100 * high:+.1f})"
+    return mean if verdict.interval is None else f"{mean} (95 % interval {show_interval(verdict.interval)})"
 
 
 def _limits(verdict: Verdict, informative: int, tests: int) -> str:
-    """A note where the pairs are too few to find a difference."""
+    """A note where the pairs are too few to find a difference, or where the mean is that of a few of them."""
+    if verdict.interval is not None and not verdict.interval[0] <= verdict.difference <= verdict.interval[1]:
+        return f"The mean of {verdict.method} lies outside its interval, which goes by ranks: a few pairs differ far more than the others."
     needed = fewest_pairs(tests)
     if verdict.verdict != "no evidence" or informative >= needed:
         return ""
@@ -147,11 +166,13 @@ def _limits(verdict: Verdict, informative: int, tests: int) -> str:
     least = 2.0 ** (1 - informative)
     differing = f"{informative} that differ" if informative < verdict.pairs else f"{informative}"
     corrected = f", {min(1.0, tests * least):.2g} after Holm" if tests > 1 else ""
+    interval = ", or to bound the difference by an interval" if verdict.interval is None else ""
     return (
-        f"Too few pairs to find anything: the smallest p that {differing} can give is {least:.2g}{corrected};"
+        f"Too few pairs to find anything{interval}: the smallest p that {differing} can give is {least:.2g}{corrected};"
         f" it takes {needed}."
     )
 
 
-def show_p(p: float) -> str:
-    return f"p = {p:.2g}" if p >= 0.001 else "p < 0.001"
+def _limits_of_t(informative: int) -> str:
+    """Student's test needs no number of pairs beyond two."""
+    return "" if informative else EQUAL

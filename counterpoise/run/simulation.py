@@ -253,17 +253,25 @@ def advance(
     """One more round of each run; joined runs train in one program."""
     settings = simulations[0].settings
     asked = tasks or [sim.tasks(state) for sim, state in zip(simulations, states, strict=True)]
-    opened = [
-        open_round(sim.method, state, wanted, sim.work.local.rate(state.round, sim.rounds))
-        for sim, state, wanted in zip(simulations, states, asked, strict=True)
-    ]
-    requests = [Request(wanted, sent) for wanted, (sent, _) in zip(asked, opened, strict=True)]
     with threads(settings.threads), arithmetic(settings.precision):
-        replies = train_all([sim.engine for sim in simulations], requests)
+        trained = train_round(simulations, states, asked)
         return [
             sim.conclude(state, reply, outcome)
-            for sim, state, reply, (_, outcome) in zip(simulations, states, replies, opened, strict=True)
+            for sim, state, (reply, outcome) in zip(simulations, states, trained, strict=True)
         ]
+
+
+def train_round(
+    simulations: Sequence[Simulation], states: Sequence[ServerState], tasks: Sequence[Sequence[Task]]
+) -> list[tuple[Replies | None, Outcome]]:
+    """The replies to each run's tasks of a round, from which nothing follows yet."""
+    opened = [
+        open_round(sim.method, state, wanted, sim.work.local.rate(state.round, sim.rounds))
+        for sim, state, wanted in zip(simulations, states, tasks, strict=True)
+    ]
+    requests = [Request(wanted, sent) for wanted, (sent, _) in zip(tasks, opened, strict=True)]
+    replies = train_all([sim.engine for sim in simulations], requests)
+    return [(reply, outcome) for reply, (_, outcome) in zip(replies, opened, strict=True)]
 
 
 def evaluate(simulations: Sequence[Simulation], states: Sequence[ServerState]) -> list[dict[str, Any]]:

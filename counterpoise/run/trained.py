@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from counterpoise.core.rng import generator
 from counterpoise.data.dataset import Scaling
 from counterpoise.data.preprocessing import Preprocessing
 from counterpoise.errors import ConfigError, DataError
+from counterpoise.metrics.threshold import Decision
 from counterpoise.models.foreign import check_trusted
 from counterpoise.models.headed import whole_network
 from counterpoise.models.heads import has_features
@@ -30,11 +32,11 @@ class Predictions(NamedTuple):
 
     classes: tuple[str, ...]
     probabilities: Tensor  # [n, C]
-    codes: Tensor  # [n] the most probable class of each sample, by number
+    codes: Tensor  # [n] the class of each sample, by number: the most probable, or by the run's threshold
 
     @property
     def labels(self) -> list[str]:
-        """The most probable class of each sample, by name."""
+        """The class of each sample, by name."""
         return [self.classes[code] for code in self.codes.tolist()]
 
     def frame(self) -> Any:
@@ -49,15 +51,22 @@ class TrainedModel(nn.Module):
     """``module(x)`` gives logits [n, C] of data as in training: raw pixels or numbers, or rows of a frame.
 
     ``module(federation.test.x)`` works for tables too, whose tensors hold encoded rows. ``model`` is the network inside,
-    which takes scaled inputs.
+    which takes scaled inputs. With a `decision`, the threshold that the run chose, answers go by it; else the most probable class
+    is the answer.
     """
 
     scale: Tensor
     shift: Tensor
 
-    def __init__(self, model: nn.Module, how: Preprocessing, method: Method | None = None) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        how: Preprocessing,
+        method: Method | None = None,
+        decision: Decision | None = None,
+    ) -> None:
         super().__init__()
-        self.method = method or Method()
+        self.method, self.decision = method or Method(), decision
         self.model, self.how = model.eval(), how
         first = next(model.parameters())
         for name, factor in how.form.scaling.to(first.device, first.dtype)._asdict().items():
@@ -90,7 +99,8 @@ class TrainedModel(nn.Module):
         mode = self.training
         whole = torch.cat([self.eval().logits(piece) for piece in torch.split(x, BATCH)])
         self.train(mode)
-        return Predictions(self.classes, whole.double().softmax(1).cpu(), whole.argmax(1).cpu())
+        codes = whole.argmax(1) if self.decision is None else self.decision.codes(whole)
+        return Predictions(self.classes, whole.double().softmax(1).cpu(), codes.cpu())
 
 
 def refuse_without_model(method: Method, where: str) -> None:
@@ -101,7 +111,17 @@ def refuse_without_model(method: Method, where: str) -> None:
         )
 
 
-def build_trained(experiment: Experiment, how: Preprocessing, weights: Path) -> TrainedModel:
+def decision_of(
+    summary: Mapping[str, Any], classes: Sequence[str], positive: str | int | None
+) -> Decision | None:
+    """The threshold that a run chose on validation samples; None without one, or where none would do."""
+    chance = summary.get("threshold")
+    return None if chance is None else Decision(list(classes).index(str(positive)), float(chance))
+
+
+def build_trained(
+    experiment: Experiment, how: Preprocessing, weights: Path, decision: Decision | None = None
+) -> TrainedModel:
     """The model that a config describes, with the weights of a file in it."""
     given, form = experiment.model, how.form
     check_trusted(given.name)
@@ -118,7 +138,7 @@ def build_trained(experiment: Experiment, how: Preprocessing, weights: Path) -> 
     )
     if lacking := load_weights(module, weights):
         raise DataError(f"{weights} lacks {lacking[0]}, which the model has")
-    return TrainedModel(whole_network(module).requires_grad_(False), how)
+    return TrainedModel(whole_network(module).requires_grad_(False), how, decision=decision)
 
 
 def need_pandas() -> Any:

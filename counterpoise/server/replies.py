@@ -49,17 +49,22 @@ def check_replies(replies: Replies, params: Params) -> tuple[Replies, tuple[Reje
     return (replies if not rejected else select(replies, torch.nonzero(good).flatten())), tuple(rejected)
 
 
-def limit_influence(replies: Replies, most: float | None) -> tuple[Replies, tuple[Clipping, ...]]:
+def limit_influence(
+    replies: Replies, most: float | None, params: Params
+) -> tuple[Replies, tuple[Clipping, ...]]:
     """Updates longer than `most` times the median norm of their round, scaled down to it.
 
     delta_k <- delta_k min(1, most * median_j |delta_j| / |delta_k|)
+
+    Where most clients did not move, but for rounding, there is no length to compare with, and nothing is scaled.
     """
     count = len(replies.client)
     if most is None or count < LEAST_REPLIES:
         return replies, ()
     size = row_norms(replies.delta, count)
-    bound = most * float(size.median())
-    if not 0 < bound < float(size.max()):
+    middle, length = float(size.median()), norm(params)
+    bound = most * middle
+    if middle <= torch.finfo(length.dtype).eps * float(length) or bound >= float(size.max()):
         return replies, ()
     long = torch.nonzero(size > bound).flatten().tolist()
     delta = scale_rows(replies.delta, (bound / size).clamp(max=1.0))

@@ -143,7 +143,7 @@ def conclude(
         replied=len(set(replies.client.tolist())), bytes_up=replies.bytes() if _is_federated(method) else 0
     )
     replies, rejected = check_replies(select(replies, replies.client.argsort(stable=True)), state.params)
-    replies, clipped = limit_influence(replies, server.max_influence)
+    replies, clipped = limit_influence(replies, server.max_influence, state.params)
     searched = method.owner("choose")
     # A search compares settings, so it needs every reply.
     enough = searched is None or len(replies.client) == outcome.tasks

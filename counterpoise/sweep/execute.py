@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import torch
 
+from counterpoise.core.variants import skeleton
 from counterpoise.data.federation import Federation
 from counterpoise.data.prepare import hold_out_classes
 from counterpoise.errors import ConfigError, CounterpoiseError, one_line
@@ -29,6 +30,7 @@ from counterpoise.system.atomic import write_atomically
 from counterpoise.system.toml import write_toml
 
 LISTENERS = (Pictures(), ClientTable())
+RATES = ("lr", "schedule")  # of [local]: each run has its rate of the round
 DATA = ("data", "partition", "seed")  # keys that decide the samples of each client
 
 
@@ -77,7 +79,7 @@ def order(job: Job, out: Path, alone: bool) -> Order:
 
 
 def group(orders: Sequence[Order]) -> list[Group]:
-    """Groups of runs that differ only in seed and learning rate, where the stacked engine can train them together."""
+    """Groups of runs that differ only in seed, learning rate and numbers of their method, where the stacked engine can train them together."""
     groups: dict[str, list[Order]] = {}
     for one in orders:
         groups.setdefault(_group_key(one), []).append(one)
@@ -96,8 +98,19 @@ def _group_key(one: Order) -> str:
     on_gpu = torch.cuda.is_available() and engine.get("device", "auto") != "cpu"
     if not (engine.get("name") == "stacked" or (engine.get("name", "auto") == "auto" and on_gpu)):
         return one.path
-    local = {key: value for key, value in one.config.get("local", {}).items() if key != "lr"}
-    return json.dumps([one.tuning, one.held, one.config | {"seed": 0, "local": local}], sort_keys=True)
+    local = {key: value for key, value in one.config.get("local", {}).items() if key not in RATES}
+    alike = {"seed": 0, "local": local, "method": _skeleton(one)}
+    return json.dumps([one.tuning, one.held, one.config | alike], sort_keys=True)
+
+
+def _skeleton(one: Order) -> Any:
+    """The method without its numbers; as it is given where they cannot differ in one program, or where it is wrong."""
+    if one.config.get("engine", {}).get("compile") is True:
+        return one.config["method"]
+    try:
+        return skeleton(one.config["method"])
+    except ConfigError:
+        return one.config["method"]
 
 
 def run_group(orders: Group) -> list[str | None]:
@@ -106,14 +119,25 @@ def run_group(orders: Group) -> list[str | None]:
         return [run_one(one) for one in orders]
     try:
         ended = run_together([_member(one) for one in orders], _listeners(orders[0]))
-    except ConfigError:  # they cannot be joined, or one of them is invalid: run one by one
-        return [run_one(one) for one in orders]
+    except ConfigError:  # they cannot be joined, or one of them is invalid: by method, and at last one by one
+        return _run_apart(orders)
     except Exception as error:  # no error of one group may stop the others
         return [note_failure(one, in_one_line(error)) for one in orders]
     return [
         note_failure(one, end) if isinstance(end, str) else None
         for one, end in zip(orders, ended, strict=True)
     ]
+
+
+def _run_apart(orders: Group) -> list[str | None]:
+    """The runs of each method together; where there is only one method, one by one."""
+    by_method: dict[str, list[Order]] = {}
+    for one in orders:
+        by_method.setdefault(json.dumps(one.config["method"], sort_keys=True), []).append(one)
+    if len(by_method) == 1:
+        return [run_one(one) for one in orders]
+    ends = {one.path: end for own in by_method.values() for one, end in zip(own, run_group(own), strict=True)}
+    return [ends[one.path] for one in orders]
 
 
 def _member(one: Order) -> Member:

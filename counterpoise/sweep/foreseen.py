@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,15 @@ from counterpoise.sweep.jobs import problems_of
 from counterpoise.sweep.sweep import Sweep
 from counterpoise.sweep.tune import TUNING_FILE
 
+FEWEST_SPLITS = 2  # splits and folds are compared by Student's test, which takes two pairs
+
 
 def foreseen(sweep: Sweep) -> list[str]:
     """Whether the seeds can pass the tests at all: the smallest p of n pairs is ``2 ** (1 - n)``, times the tests by Holm."""
     tests, seeds, names = len(sweep.methods) - 1, len(sweep.seeds), [p.name for p in problems_of(sweep)]
     if not tests:
         return []
-    needed = fewest_pairs(tests)
+    needed = fewest_pairs(tests) if sweep.repeats == "runs" else FEWEST_SPLITS
     if seeds >= needed:
         return []
     least = min(1.0, tests * 2.0 ** (1 - seeds))
@@ -47,13 +49,20 @@ def edge_notes(sweep: Sweep, out: Path) -> list[str]:
 def _edges(search: Mapping[str, Any], grid: Mapping[str, Any]) -> Iterator[str]:
     place = f" on {search['problem']}" if search["problem"] else ""
     for key, value in (search["chosen"] or {}).items():
-        known = sorted({number for number in grid.get(key, ()) if _is_number(number)})
-        if len(known) > 1 and _is_number(value) and value in (known[0], known[-1]):
-            end, more = ("smallest", "smaller") if value == known[0] else ("largest", "larger")
-            yield (
-                f"{search['method']}{place}: the tuned {key} = {value:g} is the {end} of its grid"
-                f" ({known[0]:g} to {known[-1]:g}); a {more} one may be better."
-            )
+        known = _numbers(grid.get(key, ()))
+        tried = _numbers(trial["setting"].get(key) for trial in search.get("trials", ())) or known
+        if len(known) < 2 or not _is_number(value) or tried[0] < value < tried[-1]:
+            continue
+        end, more, last = ("smallest", "smaller", 0) if value == tried[0] else ("largest", "larger", -1)
+        said = f"{search['method']}{place}: the tuned {key} = {value:g} is the {end}"
+        if value == known[last]:
+            yield f"{said} of its grid ({known[0]:g} to {known[-1]:g}); a {more} one may be better."
+        else:
+            yield f"{said} that was tried; its grid goes on to {known[last]:g}, which a larger tune.budget would try."
+
+
+def _numbers(values: Iterable[Any]) -> list[float]:
+    return sorted({value for value in values if _is_number(value)})
 
 
 def _is_number(value: Any) -> bool:

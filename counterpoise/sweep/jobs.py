@@ -61,26 +61,41 @@ def expand(sweep: Sweep, chosen: Mapping[tuple[str, str], Setting] | None = None
         make_job(entry, cut, seed, chosen.get((entry.name, problem.name), {}))
         for problem in problems_of(sweep)
         for seed in sweep.seeds
-        for cut in [problem if sweep.repeats == "runs" else split_anew(problem, seed)]
+        for cut in [repeat(problem, sweep, seed)]
         for entry in sweep.methods
     )
 
 
-def split_anew(problem: Problem, seed: int) -> Problem:
-    """The problem with test rows of this seed; refused where its data would have the same ones with any."""
-    data = problem.tables.get("data", {})
-    if "seed" in data:
-        raise ConfigError(
-            'data.seed does not go with repeats = "splits", where it is the seed of each run; leave it out'
-        )
+def repeat(problem: Problem, sweep: Sweep, seed: int) -> Problem:
+    """The problem with the test rows of this seed; refused where its data would have the same ones with any."""
+    if sweep.repeats == "runs":
+        return problem
+    drawn: Setting = (
+        {"data.seed": seed}
+        if sweep.repeats == "splits"
+        else {"data.folds": len(sweep.seeds), "data.fold": sweep.seeds.index(seed)}
+    )
+    _check_drawn(problem.tables.get("data", {}), sweep.repeats, drawn)
+    tables = problem.tables
+    for key, value in drawn.items():
+        tables = put(tables, key, value)
+    return problem._replace(tables=tables)
+
+
+def _check_drawn(data: Setting, repeats: str, drawn: Setting) -> None:
+    for key in (key.removeprefix("data.") for key in drawn):
+        if key in data:
+            raise ConfigError(
+                f'data.{key} does not go with repeats = "{repeats}", where each run has its own; leave it out'
+            )
     name = make_experiment({"data": data}).data.name
     fixed = next((key for key in ("test", "split", "time") if key in data), None)
-    if fixed or "seed" not in DATASETS.entry(name).parameters:
+    taken = "seed" if repeats == "splits" else "fold"
+    if fixed or taken not in DATASETS.entry(name).parameters:
         why = f"data.{fixed} gives it" if fixed else f"that of {name} is fixed"
         raise ConfigError(
-            f'repeats = "splits" needs a test set that data.seed draws, and {why}; use repeats = "runs"'
+            f'repeats = "{repeats}" needs a test set that data.seed draws, and {why}; use repeats = "runs"'
         )
-    return problem._replace(tables=put(problem.tables, "data.seed", seed))
 
 
 def problems_of(sweep: Sweep) -> list[Problem]:

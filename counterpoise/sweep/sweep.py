@@ -18,6 +18,7 @@ from counterpoise.sweep.specs import Grid, flat_grid, label_of
 from counterpoise.system.toml import override, parse_toml, read_toml, write_toml
 
 MOST_SEEDS = 100_000
+MOST_FOLDS = 1_000
 Table = dict[str, Any]
 
 
@@ -71,8 +72,8 @@ class Sweep(Settings):
         default_factory=lambda: [0, 1, 2, 3, 4]
     )
     repeats: Annotated[
-        Literal["runs", "splits"],
-        "what the seeds repeat: runs on the same test set, or splits: each seed is data.seed too, which draws the test set of own data",
+        Literal["runs", "splits", "folds"],
+        "what the seeds repeat: runs on the same test set; splits: each seed is data.seed too, which draws the test set of own data; or folds: k seeds are the k folds of a cross-validation of own data, so that each row tests once",
     ] = "runs"
     vary: Annotated[Grid, "keys with lists of values; problems are their product"] = field(
         default_factory=dict
@@ -163,9 +164,13 @@ def check_sweep(sweep: Sweep) -> None:
         if key in sweep.base:
             raise ConfigError(f"base.{key} must be given as {key}s = [...] before [base] in a sweep")
     make_experiment(sweep.base, "base")
-    if sweep.repeats == "splits" and sweep.tune is not None:
+    if sweep.repeats != "runs" and sweep.tune is not None:
         raise ConfigError(
-            'repeats = "splits" does not go with [tune]: settings would be chosen on rows that test in other splits; leave one of them out'
+            f'repeats = "{sweep.repeats}" does not go with [tune]: settings would be chosen on rows that test in other {sweep.repeats}; leave one of them out'
+        )
+    if sweep.repeats == "folds" and not 1 < len(sweep.seeds) <= MOST_FOLDS:
+        raise ConfigError(
+            f'repeats = "folds" needs 2 to {MOST_FOLDS} seeds, one for each fold, not {len(sweep.seeds)}'
         )
     if sweep.vary and sweep.problems:
         raise ConfigError("vary and problems must not both be given")

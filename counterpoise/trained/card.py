@@ -16,6 +16,12 @@ from counterpoise.run.learned import learned_in
 from counterpoise.trained.load import LoadedRun
 
 Z = 1.959964  # of a two-sided interval of 95 %
+AT_THRESHOLD = {
+    "recall": "recall",
+    "precision": "precision",
+    "f1": "F1",
+    "balanced_accuracy": "balanced accuracy",
+}
 FEW = 30  # test samples of a class below which its recall is a guess
 MOST_ROWS = 60  # classes up to which each has a line
 SPECIAL = str.maketrans({char: f"\\{char}" for char in "\\`*_{}[]<>#|~"})  # of Markdown
@@ -27,7 +33,7 @@ def model_card(run: LoadedRun, files: dict[str, str]) -> str:
     sections = {
         "Data": _data(run),
         "Method": _method(run),
-        "Scores": _scores(run),
+        "Scores": [*_scores(run), *_answers(run)],
         "Classes": _classes(run),
         "What the server learned": _learned(run),
         "Limits": _limits(run),
@@ -94,6 +100,24 @@ def _scores(run: LoadedRun) -> list[str]:
         "",
         *head,
         *(_row(key, run[key], others) for key in known),
+    ]
+
+
+def _answers(run: LoadedRun) -> list[str]:
+    """How answers follow from probabilities, where a threshold was chosen: the files give probabilities alone."""
+    if run.decision is None:
+        return []
+    name, scores = plain(run.classes[run.decision.positive]), run.summary
+    found = ", ".join(
+        f"{words} {_shown(f'threshold_{key}', scores[f'threshold_{key}'])}"
+        for key, words in AT_THRESHOLD.items()
+        if scores.get(f"threshold_{key}") is not None
+    )
+    return [
+        "",
+        f"Answers go by a threshold, chosen on validation samples: a sample is called {name} from a probability of {run.decision.chance:.4g} on."
+        f" At it, on the test set: {found}. The scores above are of the more probable class. `model.onnx` and `model.py` give logits and probabilities;"
+        " the threshold is in `inputs.json`, and the examples apply it.",
     ]
 
 

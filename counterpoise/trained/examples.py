@@ -7,6 +7,7 @@ from typing import Any
 from counterpoise.data.preprocessing import Preprocessing
 from counterpoise.data.tables.cells import MISSING, MISSING_WORD
 from counterpoise.data.tables.encoder import OTHER_WORD
+from counterpoise.metrics.threshold import Decision
 
 TABLE = """\
 rows = [{name.strip(): cell.strip() for name, cell in row.items()} for row in csv.DictReader(open(sys.argv[1]))]
@@ -18,14 +19,21 @@ def place(words, word): return words.index(word) if word in words else words.ind
 NUMBERS_OF = '[[float(cell(row, name).replace("MISSING", "nan")) for name in how["numbers"]] for row in rows]'
 CODES_OF = '[[place(words, cell(row, name)) for name, words in how["words"].items()] for row in rows]'
 ANSWER = """\
-for row in shares: print(how["classes"][row.argmax()], *(f"{share:.4f}" for share in row))
+for row in shares: print(how["classes"][PLACE], *(f"{share:.4f}" for share in row))
 """
+MOST_PROBABLE = "row.argmax()"
+FROM_THRESHOLD = 'POSITIVE if row[POSITIVE] >= how["threshold"]["probability"] else OTHER'
 
 
-def how_json(how: Preprocessing) -> dict[str, Any]:
+def how_json(how: Preprocessing, decision: Decision | None = None) -> dict[str, Any]:
     """What somebody without this package needs to make inputs of their data, and names of answers."""
     form = how.form
-    common = {"classes": list(form.classes), "label": form.label, "labels": dict(how.labels)}
+    common: dict[str, Any] = {
+        "classes": list(form.classes),
+        "label": form.label,
+        "labels": dict(how.labels),
+        **({} if decision is None else {"threshold": _threshold(how, decision)}),
+    }
     if form.columns is None:
         scaling = {name: tensor.tolist() for name, tensor in form.scaling._asdict().items()}
         kind = str(form.kind).removeprefix("torch.")
@@ -37,7 +45,21 @@ def how_json(how: Preprocessing) -> dict[str, Any]:
     return {"numbers": statistics, "words": encoder["words"], "missing": missing, **common}
 
 
-def torch_example(how: Preprocessing) -> str:
+def _threshold(how: Preprocessing, decision: Decision) -> dict[str, Any]:
+    return {"class": how.form.classes[decision.positive], "probability": decision.chance}
+
+
+def _answer(decision: Decision | None) -> str:
+    """The most probable class, or the positive one from the threshold on."""
+    if decision is None:
+        return ANSWER.replace("PLACE", MOST_PROBABLE)
+    place = FROM_THRESHOLD.replace("POSITIVE", str(decision.positive)).replace(
+        "OTHER", str(1 - decision.positive)
+    )
+    return ANSWER.replace("PLACE", place)
+
+
+def torch_example(how: Preprocessing, decision: Decision | None = None) -> str:
     """Answers for a file, by torch and safetensors alone."""
     wrap = {"numbers": "torch.tensor({}, dtype=torch.float64)", "codes": "torch.tensor({})"}
     numpy = "" if how.form.columns is not None else ", numpy as np"
@@ -45,17 +67,17 @@ def torch_example(how: Preprocessing) -> str:
     with_x = f"x = torch.from_numpy(np.load(sys.argv[1]){_x(how)})\n"
     read = _read(how, wrap) if how.form.columns is not None else with_x
     call = f"_, shares = load()({_inputs(how)})\n"
-    return _whole("plain PyTorch", how, head + HOW + read + call + ANSWER)
+    return _whole("plain PyTorch", how, head + HOW + read + call + _answer(decision))
 
 
-def onnx_example(how: Preprocessing) -> str:
+def onnx_example(how: Preprocessing, decision: Decision | None = None) -> str:
     """Answers for a file, by onnxruntime and NumPy alone."""
     wrap = {"numbers": "np.array({}, dtype=np.float64)", "codes": "np.array({}, dtype=np.int64)"}
     head = f"import {_first(how)}\nimport numpy as np, onnxruntime\n"
     with_x = f"x = np.load(sys.argv[1]){_x(how)}\n"
     read = _read(how, wrap) if how.form.columns is not None else with_x
     call = f'_, shares = onnxruntime.InferenceSession("model.onnx").run(None, {_inputs(how)})\n'
-    return _whole("onnxruntime", how, head + HOW + read + call + ANSWER)
+    return _whole("onnxruntime", how, head + HOW + read + call + _answer(decision))
 
 
 HOW = 'how = json.load(open("inputs.json"))\n'

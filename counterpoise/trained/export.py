@@ -23,7 +23,7 @@ FILES = {
     "model.safetensors": "the network's state_dict",
     "constants.safetensors": "tensors of the scaling and the encoder, which `model.py` reads",
     "model.py": "the same model as plain PyTorch operations",
-    "inputs.json": "names of classes; of a table the columns, words and statistics; else shape and scaling",
+    "inputs.json": "names of classes, and the threshold where the run chose one; of a table the columns, words and statistics; else shape and scaling",
     "example_torch.py": "answers for a file by torch and safetensors",
     "example_onnx.py": "answers for a file by onnxruntime and NumPy",
     "model-card.md": "this card",
@@ -48,15 +48,15 @@ def export_run(run: LoadedRun, folder: Path) -> list[Path]:
 
 
 def _write(run: LoadedRun, folder: Path) -> None:
-    how, program = run.preprocessing, trace(run.module())
+    how, decision, program = run.preprocessing, run.decision, trace(run.module())
     write_onnx(program, folder / "model.onnx")
     shutil.copyfile(RunFolder(run.path).model, folder / "model.safetensors")
     save_file(program.constants, folder / "constants.safetensors")
     texts = {
         "model.py": source(program),
-        "inputs.json": json.dumps(how_json(how), indent=1) + "\n",
-        "example_torch.py": torch_example(how),
-        "example_onnx.py": onnx_example(how),
+        "inputs.json": json.dumps(how_json(how, decision), indent=1) + "\n",
+        "example_torch.py": torch_example(how, decision),
+        "example_onnx.py": onnx_example(how, decision),
         "model-card.md": model_card(run, FILES),
     }
     for name, text in texts.items():

@@ -12,13 +12,20 @@ import numpy as np
 
 from counterpoise.data.preprocessing import Preprocessing, preprocessing_from_json
 from counterpoise.errors import ConfigError, DataError, RunError, short
+from counterpoise.metrics.threshold import Decision
 from counterpoise.report.confusion import Confusion
 from counterpoise.report.outcome import Facts, five_lines, outcome_html
 from counterpoise.results.results import RunResult, read_result
 from counterpoise.run.config.experiment import Experiment, make_experiment
 from counterpoise.run.store.folder import RunFolder
 from counterpoise.run.store.seal import SEAL, check_files, read_sealed
-from counterpoise.run.trained import Predictions, TrainedModel, build_trained, refuse_without_model
+from counterpoise.run.trained import (
+    Predictions,
+    TrainedModel,
+    build_trained,
+    decision_of,
+    refuse_without_model,
+)
 from counterpoise.trained.frames import class_frame, client_frame, round_frame
 
 FRAMES = {"rounds": round_frame, "classes": class_frame, "clients": client_frame}
@@ -74,6 +81,11 @@ class LoadedRun(Mapping[str, Any]):
         self._check(path.name, found.pop(SEAL))
         return preprocessing_from_json(found, str(path))
 
+    @property
+    def decision(self) -> Decision | None:
+        """From which probability on a sample is called positive, where the run chose a threshold."""
+        return decision_of(self.summary, self.classes, self.experiment.data.positive)
+
     def frame(self, what: Literal["rounds", "classes", "clients"] = "rounds") -> Any:
         """A data frame of the run's rounds, of its classes by name, or of its clients by name."""
         if what not in FRAMES:
@@ -81,12 +93,13 @@ class LoadedRun(Mapping[str, Any]):
         return FRAMES[what](self.result)
 
     def confusion(self) -> Confusion:
-        """The counts of the last model on the test set; `draw` makes a picture of them."""
+        """The counts of the last model's answers on the test set, by its threshold where it has one; `draw` makes a picture of them."""
         if "confusion" not in self.summary:
             raise DataError(
                 f"{self._folder.summary} has no confusion counts: the run is of an older version, without a test set, or of very many classes"
             )
-        return Confusion(np.array(self.summary["confusion"], dtype=np.int64), self.classes)
+        counts = self.summary.get("threshold_confusion") or self.summary["confusion"]
+        return Confusion(np.array(counts, dtype=np.int64), self.classes)
 
     def module(self) -> TrainedModel:
         """The trained model: it takes data as in training, and gives logits."""
@@ -104,7 +117,7 @@ class LoadedRun(Mapping[str, Any]):
         if not path.is_file():
             raise DataError(f"{path} is missing; put it back, or {self._folder.resume_hint()}")
         self._check(path.name, hashlib.sha256(path.read_bytes()).hexdigest())
-        return build_trained(self.experiment, self.preprocessing, path)
+        return build_trained(self.experiment, self.preprocessing, path, self.decision)
 
     def _check(self, name: str, digest: str) -> None:
         """Refuse a file that is not what the run wrote; older versions did not note the hashes of all."""

@@ -22,6 +22,7 @@ from counterpoise.metrics.scores import (
     per_class_precision,
     per_class_recall,
 )
+from counterpoise.metrics.threshold import Decision
 from counterpoise.report.confusion import Confusion
 from counterpoise.run.trained import Predictions
 from counterpoise.system.atomic import write_atomically
@@ -38,6 +39,14 @@ class Predicted(NamedTuple):
     given: Given
     said: Predictions
     confusion: Confusion | None
+    decision: Decision | None = None  # the run's threshold, which answers go by
+
+    @property
+    def threshold(self) -> dict[str, Any]:
+        """The threshold by name; empty without one."""
+        if self.decision is None:
+            return {}
+        return {"threshold": self.decision.chance, "positive": self.said.classes[self.decision.positive]}
 
     def scores(self) -> dict[str, Any]:
         """Scores of the labelled samples; empty without any."""
@@ -64,7 +73,7 @@ def predict_file(run: LoadedRun, path: Path | str) -> Predicted:
     counted = (
         None if given.y is None else Confusion(_count(said.codes, given.y, len(said.classes)), said.classes)
     )
-    return Predicted(given, said, counted)
+    return Predicted(given, said, counted, module.decision)
 
 
 def write_predictions(predicted: Predicted, path: Path) -> None:

@@ -17,6 +17,7 @@ from counterpoise.server.cohort import Cohort
 from counterpoise.server.replies import limit_influence
 
 COHORT = (0, 1, 2, 4)
+MODEL = {"w": torch.ones(1, dtype=torch.float64)}
 
 
 def replies(*rows: list[float]) -> Replies:
@@ -29,22 +30,26 @@ def replies(*rows: list[float]) -> Replies:
 
 def test_an_update_longer_than_ten_medians_is_shortened_to_that() -> None:
     """Lengths 1, 2, 5 and 300: torch's median is the lower of the middle two, so the bound is 20."""
-    found, clipped = limit_influence(replies([1.0, 0.0], [0.0, 2.0], [3.0, 4.0], [180.0, 240.0]), 10.0)
+    found, clipped = limit_influence(replies([1.0, 0.0], [0.0, 2.0], [3.0, 4.0], [180.0, 240.0]), 10.0, MODEL)
     assert found.delta["w"].tolist() == [[1.0, 0.0], [0.0, 2.0], [3.0, 4.0], [12.0, 16.0]]
     assert [(c.client, c.norm, c.bound) for c in clipped] == [(3, 300.0, 20.0)]
 
 
-@pytest.mark.parametrize("rows", [([1.0], [500.0]), ([0.0], [0.0], [7.0]), ([1.0], [2.0], [9.0])])
-def test_two_replies_no_median_or_no_long_one_change_nothing(rows: tuple[list[float], ...]) -> None:
+@pytest.mark.parametrize(
+    "rows", [([1.0], [500.0]), ([0.0], [0.0], [7.0]), ([1.0], [2.0], [9.0]), ([1e-17], [1e-17], [0.1])]
+)
+def test_two_replies_no_median_but_rounding_or_no_long_one_change_nothing(
+    rows: tuple[list[float], ...],
+) -> None:
     given = replies(*rows)
-    found, clipped = limit_influence(given, 10.0)
+    found, clipped = limit_influence(given, 10.0, MODEL)
     assert found is given
     assert clipped == ()
 
 
 def test_without_a_bound_nothing_is_shortened() -> None:
     given = replies([1.0], [1.0], [1e6])
-    assert limit_influence(given, None) == (given, ())
+    assert limit_influence(given, None, MODEL) == (given, ())
 
 
 def _hostile(found: Replies) -> Replies:

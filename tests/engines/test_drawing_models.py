@@ -217,6 +217,27 @@ def test_what_does_not_fit_is_told_in_one_line_before_round_0(model: nn.Module, 
     assert "\n" not in str(caught.value)
 
 
+class Attentive(nn.Module):
+    """Attention that drops nothing: torch marks its fast kernels as draws all the same."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.enter, self.fc = nn.Linear(1, 24), nn.Linear(8, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        query, key, value = self.enter(x.unsqueeze(2)).view(len(x), 5, 3, 2, 4).permute(2, 0, 3, 1, 4)
+        seen = nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+        return self.fc(seen[:, :, -1].flatten(1))  # type: ignore[no-any-return]
+
+
+def test_attention_without_dropout_draws_nothing_and_is_not_refused() -> None:
+    alone, together = (
+        run_rounds(simulate("fedavg", model=Attentive(), engine=engine)).params for engine in (LOOP, STACKED)
+    )
+
+    assert distance(alone, together) < 1e-8
+
+
 @pytest.mark.parametrize("kind", ["tuple", "dict"])
 def test_logits_among_other_things_are_found(kind: str) -> None:
     plain, named = (

@@ -13,7 +13,7 @@ from torch import Tensor
 from counterpoise.core.part import Batch, Outputs
 from counterpoise.metrics import histograms, per_class_auroc, per_class_average_precision
 from counterpoise.metrics.catalogue import compute_scores
-from counterpoise.metrics.roc import MOST_CLASSES, _bins, bins_for
+from counterpoise.metrics.roc import MOST_CLASSES, bins_for, bins_of
 from counterpoise.metrics.scoring import count_all
 
 NEAR = 1e-3
@@ -70,7 +70,7 @@ def test_areas_are_those_of_scikit_learn_where_a_bin_is_a_tie(
     seed: int, size: int, classes: int, scale: float
 ) -> None:
     logits, y = samples(seed, size, classes, scale)
-    counts, ranks = histograms(logits, y), _bins(logits, bins_for(classes)).numpy()
+    counts, ranks = histograms(logits, y), bins_of(logits, bins_for(classes)).numpy()
     for c in range(classes):
         if (own := (y == c).numpy()).any():
             assert per_class_auroc(counts)[c] == pytest.approx(roc_auc_score(own, ranks[:, c]))

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from counterpoise.core.part import Batch, Outputs
 from counterpoise.errors import ConfigError
-from counterpoise.metrics.roc import _bins, bin_edge, bins_for, histograms
+from counterpoise.metrics.roc import bin_edge, bins_for, bins_of, histograms
 from counterpoise.metrics.scoring import Scoring, count_all
 from counterpoise.metrics.shots import Shots
 from counterpoise.metrics.threshold import choose_threshold, confusion_at
@@ -100,7 +100,7 @@ def test_thresholds_are_as_good_as_those_of_scikit_learn(
     logits = scale * (torch.randn(size, 2, generator=stream) + torch.nn.functional.one_hot(y, 2))
     half = size // 2  # two clients, whose histograms add up
     counts = histograms(logits[:half], y[:half]) + histograms(logits[half:], y[half:])
-    ranks, own = _bins(logits, bins_for(2))[:, 1].numpy(), y.numpy()
+    ranks, own = bins_of(logits, bins_for(2))[:, 1].numpy(), y.numpy()
     precisions, recalls, _ = precision_recall_curve(own, ranks)
     reached = recalls[:-1][precisions[:-1] >= precision]
     found = choose_threshold(counts[:, :, 1], precision)
@@ -127,7 +127,7 @@ def test_the_edge_of_a_bin_is_its_lowest_probability() -> None:
         edge = bin_edge(place, bins)
         if 1e-9 < edge < 0.999:
             above, below = (
-                int(_bins(logits_of([p]), bins)[0, 1]) for p in (edge * (1 + 1e-9), edge * (1 - 1e-9))
+                int(bins_of(logits_of([p]), bins)[0, 1]) for p in (edge * (1 + 1e-9), edge * (1 - 1e-9))
             )
             assert below <= place <= above
             assert above - below <= 1

@@ -44,6 +44,9 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A package of the user's own, on Python's path."""
     (tmp_path / "foreign_nets.py").write_text(CODE)
     (tmp_path / "foreign_broken.py").write_text("raise ValueError('first line\\nsecond line')")
+    (tmp_path / "foreign_unfit.py").write_text(
+        "raise RuntimeError('operator torchvision::nms does not exist')"
+    )
     monkeypatch.syspath_prepend(str(tmp_path))
     yield "foreign_nets"
     sys.modules.pop("foreign_nets", None)
@@ -95,6 +98,7 @@ def test_a_finished_run_runs_code_only_of_a_package_that_is_trusted(
         ("foreign_nets:Net", {"inputs": 5, "classes": 4, "depth": 2}, "unexpected keyword argument 'depth'"),
         ("foreign_nets:number", {}, "must give an nn.Module, not int"),
         ("foreign_broken:Net", {}, "foreign_broken cannot be imported: ValueError: first line"),
+        ("foreign_unfit:Net", {}, "nms does not exist; torch and torchvision must be of one build"),
         (":Net", {}, "model.name must be a model of `counterpoise ls models`, 'timm:NAME'"),
         ("a b:Net", {}, "model.name must be"),
     ],

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from federations import LOOP, STACKED, all_state, distance, run_rounds
+from federations import GPU_LOOP, GPU_STACKED, LOOP, STACKED, all_state, distance, run_rounds
 from foreign import CLASSES, NETWORKS, Foreign, inputs_like
 from torch import Tensor, nn
 
@@ -113,10 +113,9 @@ def test_a_model_that_is_not_its_head_on_its_features_is_refused(build: type[nn.
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU on this machine")
-@pytest.mark.parametrize("name", ["BERT-like", "two towers", "text CNN", "MobileNet-like", "LSTM"])
-def test_a_captured_step_trains_a_foreign_network_as_the_loop_does(name: str) -> None:
+@pytest.mark.parametrize("engine", [GPU_LOOP, GPU_STACKED], ids=["loop", "captured"])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_foreign_network_trains_on_a_gpu_as_on_a_cpu(name: str, engine: EngineSettings) -> None:
     network = NETWORKS[name]
 
-    captured = trained(network, replace(STACKED, device="cuda"))
-
-    assert distance(trained(network, LOOP), captured) < CLOSE
+    assert distance(trained(network, LOOP), trained(network, engine)) < CLOSE

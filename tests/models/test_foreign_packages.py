@@ -1,56 +1,91 @@
-"""Networks of timm, torchvision and transformers, built without a download: they train alike in both engines."""
+"""Networks of timm, torchvision and transformers (`make test-foreign`): three rounds alike in both engines, and what is made of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
-from federations import LOOP, STACKED, distance
-from foreign import CLASSES, LENGTH, MASKED, WORDS, Foreign
-from test_foreign_networks import CLOSE, trained
+import torch
+from federations import LOOP, STACKED, all_state, distance, run_rounds
+from foreign import CLASSES, inputs_like
+from foreign_packages import PACKAGED, Packaged
 from torch import nn
 
 from counterpoise.core.codec import digest
-from counterpoise.models.inputs import SeveralInputs
+from counterpoise.core.local import Local
+from counterpoise.core.method import MethodSpec
+from counterpoise.core.rng import generator
+from counterpoise.core.tree import Tree
+from counterpoise.data.dataset import Samples, no_scaling
+from counterpoise.data.federation import Federation
+from counterpoise.engines.choose import EngineSettings
+from counterpoise.run.build import build_simulation
+from counterpoise.run.simulation import Simulation
+
+pytestmark = pytest.mark.foreign  # without the packages these fail, since nobody asks for them by accident
+
+SIZES = (8, 5)  # one leaves a batch that is not full, the other has less than a batch
+# Larger steps say nothing here: norms over six samples make of a last bit a last digit within three rounds.
+LOCAL = Local(lr=0.001, batch_size=6, momentum=0.5)
+NEEDY: tuple[MethodSpec, ...] = (["fedavg", "ldam"], "fedetf", ["fedavg", "aggregation_balancer"], "moon")
 
 
-def _timm(name: str) -> Callable[[], nn.Module]:
-    timm = pytest.importorskip("timm", reason="timm is not installed: pip install timm==1.0.30")
-    return lambda: timm.create_model(name, pretrained=False, num_classes=CLASSES)  # type: ignore[no-any-return]
+def packaged_federation(network: Packaged) -> Federation:
+    """Two clients of unequal size with inputs that a network takes."""
+    labels, stream = torch.arange(sum(SIZES)) % CLASSES, generator(0, "packaged inputs")
+    if network.pixels is None:
+        x = inputs_like("masked", labels, stream)
+    else:
+        shape = 3, network.pixels, network.pixels
+        noise = torch.randn(len(labels), *shape, generator=stream, dtype=torch.float64)
+        x = noise + 0.5 * labels.view(-1, 1, 1, 1)
+    samples = Samples(x, labels)
+    rows = torch.split(torch.arange(len(labels)), list(SIZES))
+    return Federation(samples, samples, tuple(map(str, range(CLASSES))), no_scaling(), rows)
 
 
-def _torchvision(name: str) -> Callable[[], nn.Module]:
-    vision = pytest.importorskip(
-        "torchvision", reason="torchvision is not installed: pip install torchvision==0.28.0"
+def built(network: Packaged) -> nn.Module:
+    """The network with its own first parameters, the same each time."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)
+        return network.build()
+
+
+def simulation(network: Packaged, method: MethodSpec, rounds: int, engine: EngineSettings) -> Simulation:
+    return build_simulation(
+        packaged_federation(network),
+        method,
+        built(network),
+        rounds=rounds,
+        local=LOCAL,
+        seed=3,
+        engine=engine,
     )
-    return lambda: vision.models.get_model(name, weights=None, num_classes=CLASSES)  # type: ignore[no-any-return]
 
 
-def _bert() -> Callable[[], nn.Module]:
-    transformers = pytest.importorskip(
-        "transformers", reason="transformers is not installed: pip install transformers==5.22.2"
-    )
-    config = transformers.BertConfig(
-        vocab_size=WORDS, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=12,
-        max_position_embeddings=LENGTH, num_labels=CLASSES, attn_implementation="eager",
-    )  # fmt: skip
-    return lambda: SeveralInputs(transformers.BertForSequenceClassification(config), MASKED)
+def trained(network: Packaged, engine: EngineSettings) -> Tree:
+    sim = simulation(network, "fedavg", 3, replace(engine, dtype="float64"))
+    return all_state(sim, run_rounds(sim))
 
 
-def _check(network: Foreign) -> None:
-    alone = trained(network, LOOP)
+@pytest.mark.parametrize("name", PACKAGED)
+def test_a_network_of_a_package_trains_alike_in_both_engines_and_repeats_bit_for_bit(name: str) -> None:
+    network = PACKAGED[name]
+    start = dict(built(network).named_parameters())
 
-    assert distance(alone, trained(network, STACKED)) < CLOSE
+    alone, together = trained(network, LOOP), trained(network, STACKED)
+
+    apart = distance(alone, together)
+    print(f"| {name} | {network.layers} | {sum(p.numel() for p in start.values()):,} | {apart:.1e} |")
+    assert apart < network.close
     assert digest(alone) == digest(trained(network, LOOP))
+    assert digest(together) == digest(trained(network, STACKED))
+    assert any(not torch.equal(leaf, start[path]) for path, leaf in alone["params"].items())
 
 
-def test_a_network_of_timm_trains() -> None:
-    _check(Foreign(_timm("test_resnet"), "a small ResNet of timm"))
-
-
-def test_a_network_of_torchvision_trains() -> None:
-    _check(Foreign(_torchvision("shufflenet_v2_x0_5"), "grouped convolutions, BatchNorm"))
-
-
-def test_a_bert_of_transformers_trains_with_its_mask() -> None:
-    _check(Foreign(_bert(), "BERT from a config", "masked"))
+@pytest.mark.parametrize("name", [name for name, network in PACKAGED.items() if network.has_head])
+def test_methods_that_need_a_head_find_it(name: str) -> None:
+    for method in NEEDY:
+        sim = simulation(PACKAGED[name], method, 1, LOOP)
+        assert isinstance(sim.work.model.module.head, nn.Module)
+        run_rounds(sim)

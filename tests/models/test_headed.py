@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,34 @@ def test_logits_that_no_single_layer_gives_have_no_head(kind: type[nn.Module]) -
         ConfigError, match=r"why; no linear layer with 4 outputs gives its logits: its linear .* fc \(4\)"
     ):
         with_found_head(kind(), X, 4, "why")
+
+
+class PerToken(nn.Module):
+    """Scores every token [n, tokens, classes], then takes one of them or what they have together, as GPT-2 does."""
+
+    def __init__(self, take: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.body, self.score, self.take = body(), nn.Linear(6, 4, bias=False), take
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.take(self.score(self.body(x)))
+
+
+@pytest.mark.parametrize("take", [lambda rows: rows[:, -1], lambda rows: rows.mean(1)], ids=["last", "mean"])
+def test_a_layer_that_scores_every_token_is_a_head_of_the_token_that_is_taken(
+    take: Callable[[Tensor], Tensor],
+) -> None:
+    module, x = PerToken(take), torch.randn(3, 7, 5, generator=torch.Generator().manual_seed(0))
+    said = module(x)
+    headed = with_found_head(module, torch.zeros(2, 7, 5), 4, "why")
+    assert headed.path == "score"
+    assert headed.features(x).shape == (3, 6)
+    assert torch.allclose(headed(x), said)
+
+
+def test_a_maximum_over_tokens_has_no_head_though_equal_tokens_would_hide_it() -> None:
+    with pytest.raises(ConfigError, match=r"no linear layer with 4 outputs gives its logits"):
+        with_found_head(PerToken(lambda rows: rows.amax(1)), torch.zeros(2, 7, 5), 4, "why")
 
 
 def test_a_network_without_linear_layers_is_told_so() -> None:

@@ -213,3 +213,9 @@ def test_without_a_script_the_tables_and_the_text_are_there(browser: Browser, pa
     assert "fedavgm" in text
     assert "This chart is drawn by a script" in text
     assert "Each method minus fedavg in balanced accuracy" in text
+
+
+def test_tail_and_worst_class_are_on_the_first_screen_of_a_browser(opened: Browser) -> None:
+    for name in ("Tail", "Worst class"):
+        place = title(column(opened, name))
+        assert opened.ask(f"document.querySelector('{place}').getBoundingClientRect().right") <= 1280

@@ -115,7 +115,7 @@ def test_nothing_stands_out_where_all_are_alike() -> None:
 
 def test_markdown_opens_with_what_to_use(comparison: Comparison) -> None:
     assert render_markdown(comparison).splitlines()[0] == (
-        "Use scaffold: balanced accuracy +13.0 points against fedavg (95 % interval +11.0 to +15.0);"
+        "Use scaffold: balanced accuracy +13.0 points against fedavg (95 % interval +10.0 to +16.0);"
         " gains 13.0 points of accuracy, the same time, the same traffic."
         " Confidence: high, since the difference is significant after Holm's correction over 7 pairs."
     )
@@ -128,7 +128,7 @@ def test_markdown_has_the_verdicts_in_one_table_and_ends_with_what_was_left_out(
     [table] = [block for block in text.split("\n\n") if block.startswith("| method") and "| verdict" in block]
     cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()]
     assert cells[0] == ["method", "verdict", "points", "95 % interval", "pairs", "p", "after Holm"]
-    assert cells[2] == ["scaffold", "better", "+13.0", "+11.0 to +15.0", "7", "0.016", "0.031"]
+    assert cells[2] == ["scaffold", "better", "+13.0", "+10.0 to +16.0", "7", "0.016", "0.031"]
     assert [line[0] for line in cells[2:]] == [verdict.method for verdict in comparison.verdicts]
     assert "- Average ranks over 7 blocks (seeds): scaffold 1.00, fedavg 2.00, fedcm 3.00." in text
     assert "- Left out: runs/moon-0: the disk is full" in text
@@ -231,7 +231,7 @@ def test_the_terminal_cuts_no_number(comparison: Comparison, width: int) -> None
     assert "…" not in text
     for number in ("66.0", "±4.3", "†", "‡", "never"):
         assert number in text
-    assert "+11.0 to +15.0" in text
+    assert "+10.0 to +16.0" in text
     assert " ".join(comparison.recommendations[0].paragraph.split()) in " ".join(text.split())
 
 

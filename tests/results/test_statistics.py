@@ -17,11 +17,11 @@ from counterpoise.results.statistics import (
     friedman,
     holm,
     iman_davenport,
-    mean_interval,
     nemenyi_difference,
     rank_blocks,
     signed_rank,
 )
+from counterpoise.results.student import mean_interval
 
 ROUNDING_FIRST_BASE = """
 5.40 5.50 5.55  5.85 5.70 5.75  5.20 5.60 5.50  5.55 5.50 5.40  5.90 5.85 5.70  5.45 5.55 5.60

@@ -27,7 +27,7 @@ def test_six_pairs_of_one_sign_are_evidence() -> None:
     assert verdict.difference == pytest.approx(0.125)
     assert verdict.effect["rank_biserial"] == 1
     assert verdict.sentence == (
-        "scaffold is better than fedavg: balanced accuracy +12.5 points (95 % interval +10.5 to +14.5),"
+        "scaffold is better than fedavg: balanced accuracy +12.5 points (95 % interval +10.0 to +15.0),"
         " 6 pairs (seeds), p = 0.031."
     )
 
@@ -57,8 +57,9 @@ def test_five_pairs_cannot_be_evidence_and_the_sentence_says_so() -> None:
         "No evidence that scaffold differs from fedavg: balanced accuracy +36.0 points"
     )
     assert verdict.sentence.endswith(
-        "5 pairs (seeds), p = 0.062. Too few pairs to find anything: the smallest p that 5 can give is 0.062; it takes 6."
+        "5 pairs (seeds), p = 0.062. Too few pairs to find anything, or to bound the difference by an interval: the smallest p that 5 can give is 0.062; it takes 6."
     )
+    assert verdict.interval is None
 
 
 def test_holm_counts_the_methods_of_the_problem() -> None:

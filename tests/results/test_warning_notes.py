@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import io
+import json
+
 import pytest
 from made_runs import made_run
+from rich.console import Console
 
+from counterpoise.report.html import overview
+from counterpoise.report.html.study import study
+from counterpoise.report.render import print_comparison, render_json, render_markdown
 from counterpoise.results.comparison import compare_results
 from counterpoise.results.results import RunResult
 
@@ -43,3 +50,27 @@ def test_one_answer_is_no_collapse_where_nearly_all_samples_are_of_that_class() 
 def test_a_run_that_ends_below_half_of_what_it_reached_has_collapsed(last: float, expected: int) -> None:
     notes = compare_results([made_run("fedavg", 0, [0.3, 0.8, last])]).notes
     assert sum("fell from 80.0 to" in note for note in notes) == expected
+
+
+def test_a_seed_that_never_learned_what_the_others_did_has_collapsed() -> None:
+    notes = compare_results(
+        [made_run("fedavg", seed, end) for seed, end in enumerate([0.8, 0.82, 0.3, 0.81])]
+    ).notes
+    assert notes == (
+        "fedavg, seed 2 collapsed: balanced accuracy is 30.0 %, and 81.0 % with the other seeds in the middle.",
+    )
+    assert (
+        compare_results([made_run("fedavg", seed, end) for seed, end in enumerate([0.8, 0.82, 0.3])]).notes
+        == ()
+    )
+
+
+def test_notes_stand_below_the_table_in_every_form() -> None:
+    found = compare_results([_counted(0, SOUND), _counted(1, WITHOUT_OWL)])
+    note = "fedavg never predicts class owl (1 of 2 seeds)."
+    console = Console(width=200, record=True, file=io.StringIO())
+    print_comparison(found, console)
+    assert note in console.export_text()
+    assert note in render_markdown(found)
+    assert note in json.loads(render_json(found))["notes"]
+    assert note in overview.verdicts(study([_counted(0, SOUND), _counted(1, WITHOUT_OWL)]))

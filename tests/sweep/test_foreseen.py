@@ -48,3 +48,21 @@ def test_a_tuned_number_at_the_edge_of_its_grid_is_noted(tmp_path: Path) -> None
     assert edge_notes(sweep, tmp_path) == [
         "fedavg: the tuned local.lr = 1 is the largest of its grid (0.01 to 1); a larger one may be better."
     ]
+
+
+def test_the_edge_of_what_was_tried_is_noted_where_the_budget_left_the_rest_out(tmp_path: Path) -> None:
+    sweep = _sweep(2, 6, tune={"grid": {"local.lr": [0.01, 0.1, 1.0]}}, base={"data": {"validation": 0.1}})
+    trials = [{"setting": {"local.lr": lr}} for lr in (0.01, 0.1)]
+    search = {"method": "fedavg", "problem": "hard", "chosen": {"local.lr": 0.1}, "trials": trials}
+    (tmp_path / "tuning.json").write_text(json.dumps({"searches": [search]}))
+    assert edge_notes(sweep, tmp_path) == [
+        "fedavg on hard: the tuned local.lr = 0.1 is the largest that was tried; its grid goes on to 1, which a larger"
+        " tune.budget would try."
+    ]
+
+
+def test_two_splits_or_folds_may_show_a_difference(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("a,y\n1,p\n2,q\n")
+    base = {"data": {"name": "table", "path": str(tmp_path / "t.csv"), "label": "y"}}
+    assert foreseen(_sweep(2, 3, base=base, repeats="folds")) == []
+    assert "it takes 2 seeds" in foreseen(_sweep(2, 1, base=base, repeats="splits"))[0]

@@ -6,6 +6,7 @@ from collections import Counter
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -156,6 +157,37 @@ def test_seeds_may_repeat_the_split_and_methods_stay_paired(tmp_path: Path) -> N
     assert [job.experiment.data.seed for job in anew] == [3, 3, 8, 8]
     tests = [fingerprint(replace(load_federation(job.experiment), clients=())) for job in anew]
     assert tests[0] == tests[1] != tests[2] == tests[3]
+
+
+def test_seeds_may_be_the_folds_and_each_row_tests_once(tmp_path: Path) -> None:
+    base = own_table(tmp_path, drop=["when"])
+    jobs = expand(tiny_sweep(base=base, seeds=[3, 8, 9], methods=["fedavg", "fedavgm"], repeats="folds"))
+    folds = [(job.experiment.seed, job.experiment.data.arguments["fold"]) for job in jobs]
+    assert folds == [(3, 0), (3, 0), (8, 1), (8, 1), (9, 2), (9, 2)]
+    tests = [load_federation(job.experiment).test for job in jobs[::2]]
+    assert [len(test.y) for test in tests] == [20] * 3
+    for job in jobs[::2]:
+        start(job.experiment, job.path(tmp_path))
+    found = compare_results([read_result(job.path(tmp_path)) for job in jobs[::2]])
+    assert [row.seeds for row in found.rows] == [(3, 8, 9)]
+    assert any("one fold, from the same data" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({"seeds": [1]}, 'repeats = "folds" needs 2 to 1000 seeds, one for each fold, not 1'),
+        ({"data": {"fold": 1}}, 'data.fold does not go with repeats = "folds"'),
+        (
+            {"data": {"time": "when"}},
+            'repeats = "folds" needs a test set that data.seed draws, and data.time',
+        ),
+    ],
+)
+def test_folds_that_seeds_cannot_be_are_refused(tmp_path: Path, keys: dict[str, Any], words: str) -> None:
+    base = own_table(tmp_path, **keys.pop("data", {}))
+    with pytest.raises(ConfigError, match=words):
+        expand(tiny_sweep(base=base, repeats="folds", **keys))
 
 
 @pytest.mark.parametrize(

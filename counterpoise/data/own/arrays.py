@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from counterpoise.data.dataset import Dataset
 from counterpoise.data.faults import MAX_BYTES, MAX_CLASSES, MAX_WORD, check_share, fault
+from counterpoise.data.folds import Fold, draw_test, refuse_fold
 from counterpoise.data.own.forms import check_alike, check_client_form, check_input_form, check_label_form
 from counterpoise.data.own.labels import are_words, checked_labels, named_labels
 from counterpoise.data.own.npy import AnyArray, ArrayFiles, Header, Heads, read_array, read_heads
@@ -22,7 +23,7 @@ from counterpoise.data.own.samples import (
 )
 from counterpoise.data.own.standard import scaled
 from counterpoise.data.root import sha256_of
-from counterpoise.data.split import check_class_count, split_note, split_rows
+from counterpoise.data.split import check_class_count
 from counterpoise.errors import DataError, listed
 from counterpoise.system.capacity import check_fits
 
@@ -39,6 +40,7 @@ def read_npz(
     limit: int = MAX_BYTES,
     labels: str | None = None,
     standardise: bool = False,
+    fold: Fold | None = None,
 ) -> Dataset:
     """Arrays x and y, or x_train, y_train, x_test and y_test; optionally `client` (of each training sample) and `classes`.
 
@@ -60,10 +62,12 @@ def read_npz(
     files = {file.name: sha256_of(file) for file in _used(where, heads)}
     train, test = given.halves[0], given.halves[-1]
     if names == WHOLE:
-        split = split_rows(path, train.y, test_share, seed)
+        split, note = draw_test(path, train.y, test_share, seed, fold)
         train, test = train.take(split.train), train.take(split.test)
         coded = None if coded is None else coded._replace(codes=coded.codes[split.train])
-        notes = (*notes, split_note(split, test_share, seed))
+        notes = (*notes, note)
+    else:
+        refuse_fold(fold, f"{path} has arrays x_test and y_test")
     data = join(path, train, test, given.classes, coded, notes, files)
     data = by_words(data) if given.words else data
     return scaled(data, standardise)

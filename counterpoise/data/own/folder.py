@@ -24,9 +24,10 @@ from counterpoise.data.faults import (
     file_within,
     no_such,
 )
+from counterpoise.data.folds import Fold, draw_test, refuse_fold
 from counterpoise.data.own.decode import Decoded, Pixels, Size, decode, depth_note
 from counterpoise.data.own.samples import Checked, by_words, join
-from counterpoise.data.split import split_at, split_note, split_rows
+from counterpoise.data.split import split_at
 from counterpoise.data.tables.cells import coded
 from counterpoise.data.tables.skipped import OnError, skipped_note
 from counterpoise.errors import ConfigError, DataError
@@ -59,6 +60,7 @@ def read_image_folder(
     test_share: float = 0.2,
     seed: int = 0,
     on_error: OnError = "stop",
+    fold: Fold | None = None,
 ) -> Dataset:
     """Images at class/file, or with `clients` at client/class/file; split by `train` and `test` folders above, or at random.
 
@@ -78,17 +80,19 @@ def read_image_folder(
     read = _read(root, found, wanted, on_error)
     pictures, x = [found[place] for place in read.kept], read.pixels
     classes = coded([picture.label for picture in pictures])
+    drawn = []
     if given:
+        refuse_fold(fold, f"{root} has the folders train and test")
         first = sum(place < len(listed[0]) for place in read.kept)
         split = split_at(first, len(pictures))
     else:
-        split = split_rows(root, classes.codes, test_share, seed)
+        split, note = draw_test(root, classes.codes, test_share, seed, fold)
+        drawn = [note]
     train, test = (Checked(x[rows], classes.codes[rows]) for rows in split)
     if not len(train.y) or not len(test.y):
         raise fault(root, "no image of its train or its test folder can be used")
     owners = coded([pictures[row].client for row in split.train]) if clients else None
-    notes = [split_note(split, test_share, seed)] if not given else []
-    notes += [f"images resized to {wanted[0]} x {wanted[1]}"] if wanted else []
+    notes = drawn + ([f"images resized to {wanted[0]} x {wanted[1]}"] if wanted else [])
     joined = join(root, train, test, classes.names, owners, (*notes, *read.notes), {root.name: read.digest})
     named = by_words(joined)
     return replace(named, source=named.source._replace(resized=wanted is not None))

@@ -37,7 +37,7 @@ def from_torch(
     first = _stack(train, "train", names)
     second = first if test is None else _stack(test, "test", names)
     coded = None if clients is None else coded_clients(source, np.asarray(clients), len(first.y))
-    notes = ["items of a torch data set, each read once: random transforms are applied once"]
+    notes = ["items of a data set, each read once: random transforms are applied once"]
     if test is None:
         check_share(test_share)
         split = split_rows(source, first.y, test_share, seed)

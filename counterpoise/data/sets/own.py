@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Annotated
 
 from counterpoise.data.dataset import Dataset, Loader, dataset
+from counterpoise.data.folds import read_fold
 from counterpoise.data.tables.skipped import OnError
 from counterpoise.registry.schema import Count, Interval, Whole
 
 Share = Annotated[float, Interval(0, 0.5, open_low=True, open_high=True)]
+Folds = Annotated[int, Interval(2, 1000)]
 
 
 @dataset("table")
@@ -27,19 +29,23 @@ def table(
     group: str | None = None,
     time: str | None = None,
     on_error: OnError = "stop",
+    folds: Folds | None = None,
+    fold: Whole | None = None,
 ) -> Loader:
     """Your CSV or Parquet table: a label column, further columns as numbers or categories, optionally one that names the client.
 
-    Test rows are a share of each class, or a file (`test`), or what a column says: train or test (`split`), groups that are not torn (`group`), time, of which the latest rows test (`time`).
+    Test rows are a share of each class, or a file (`test`), or what a column says: train or test (`split`), groups that are not torn (`group`), time, of which the latest rows test (`time`). With `folds` the rows, or groups, are dealt into so many, of which `fold`, from 0 on, tests.
     Rows that cannot be used stop the run; with `on_error` "skip" they are left out, and a note lists them.
     """
 
     def load(root: Path | None) -> Dataset:
         from counterpoise.data.own import read_table
 
-        tests = None if test is None else under(root, test)
+        tests, cut = None if test is None else under(root, test), read_fold(folds, fold)
         given = label, client, test_share, seed, numeric, categorical, drop, on_error
-        return read_table(under(root, path), *given, test=tests, split=split, group=group, time=time)
+        return read_table(
+            under(root, path), *given, test=tests, split=split, group=group, time=time, fold=cut
+        )
 
     return load
 
@@ -52,8 +58,12 @@ def images(
     test_share: Share = 0.2,
     seed: Whole = 0,
     on_error: OnError = "stop",
+    folds: Folds | None = None,
+    fold: Whole | None = None,
 ) -> Loader:
     """Your folder of images, ``class/file``, or ``client/class/file`` with `clients`; folders ``train`` and ``test`` give the split.
+
+    With `folds` the images of each class are dealt into so many, of which `fold`, from 0 on, tests.
 
     Files that cannot be used stop the run; with `on_error` "skip" they are left out, and a note lists them.
     """
@@ -61,7 +71,8 @@ def images(
     def load(root: Path | None) -> Dataset:
         from counterpoise.data.own import read_image_folder
 
-        return read_image_folder(under(root, path), size, clients, test_share, seed, on_error)
+        cut = read_fold(folds, fold)
+        return read_image_folder(under(root, path), size, clients, test_share, seed, on_error, cut)
 
     return load
 
@@ -73,16 +84,20 @@ def arrays(
     seed: Whole = 0,
     labels: str | None = None,
     standardise: bool = False,
+    folds: Folds | None = None,
+    fold: Whole | None = None,
 ) -> Loader:
     """Your npz file, or folder of npy files, with x and y, or x_train, y_train, x_test and y_test, and optionally client and classes.
 
     `labels` is the npy file of labels beside a `path` of any name; `standardise` scales each feature by the training samples.
+    With `folds` the samples of each class are dealt into so many, of which `fold`, from 0 on, tests.
     """
 
     def load(root: Path | None) -> Dataset:
         from counterpoise.data.own import read_npz
 
-        return read_npz(under(root, path), test_share, seed, labels=labels, standardise=standardise)
+        cut = read_fold(folds, fold)
+        return read_npz(under(root, path), test_share, seed, labels=labels, standardise=standardise, fold=cut)
 
     return load
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from counterpoise.core.rng import numpy_generator
 from counterpoise.data.faults import check_share, fault
+from counterpoise.data.folds import Fold, fold_note, fold_rows
 from counterpoise.data.split import (
     TrainTest,
     check_class_count,
@@ -28,7 +29,7 @@ TRAIN_WORDS, TEST_WORDS = ("train", "training"), ("test", "testing")
 
 
 class Splitting(NamedTuple):
-    """How test rows are chosen; at most one of the last four is given."""
+    """How test rows are chosen; at most one of test, split, group and time is given, and a fold goes with groups alone."""
 
     share: float = 0.2
     seed: int = 0
@@ -36,6 +37,7 @@ class Splitting(NamedTuple):
     split: str | None = None  # a column that says train or test
     group: str | None = None  # a column whose groups are not torn
     time: str | None = None  # a column of times: the latest rows test
+    fold: Fold | None = None  # of rows or groups dealt into folds
 
     @property
     def columns(self) -> list[str]:
@@ -49,6 +51,8 @@ class Splitting(NamedTuple):
             raise ConfigError(
                 f"data.{given[0]} and data.{given[1]} both say which rows test; give one of them"
             )
+        if self.fold is not None and given not in ([], ["group"]):
+            raise ConfigError(f"data.{given[0]} and data.fold both say which rows test; give one of them")
 
 
 def choose_rows(table: Table, classes: Coded, how: Splitting) -> TrainTest:
@@ -62,6 +66,8 @@ def choose_rows(table: Table, classes: Coded, how: Splitting) -> TrainTest:
         return _whole_groups(table, how.group, y, how)
     if how.time is not None:
         return _latest(table, how.time, how.share)
+    if how.fold is not None:
+        return fold_rows(table.path, y, how.fold, how.seed)
     return split_rows(table.path, y, how.share, how.seed)
 
 
@@ -69,6 +75,9 @@ def splitting_note(split: TrainTest, how: Splitting) -> str:
     """How the test rows were chosen."""
     if how == Splitting(how.share, how.seed):
         return split_note(split, how.share, how.seed)
+    if how.fold is not None:
+        torn = "" if how.group is None else f", whole groups of {how.group!r}"
+        return fold_note(split, how.fold, how.seed) + torn
     rows = len(split.train) + len(split.test)
     said = f"{len(split.test):,} of {rows:,} samples are the test set"
     if how.test is not None:
@@ -95,6 +104,8 @@ def _told(table: Table, name: str) -> TrainTest:
 
 def _whole_groups(table: Table, name: str, y: Rows, how: Splitting) -> TrainTest:
     groups = names_of(table, name)
+    if how.fold is not None:
+        return fold_rows(table.path, y, how.fold, how.seed, groups.codes)
     split = group_split(y, groups.codes, how.share, numpy_generator(how.seed, "test groups"))
     if not len(split.test):
         reason = "each of them holds all samples of a class" if len(groups.names) > 1 else "there is only one"

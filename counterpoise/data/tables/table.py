@@ -13,6 +13,7 @@ import torch
 
 from counterpoise.data.dataset import Dataset, Samples, Source
 from counterpoise.data.faults import fault
+from counterpoise.data.folds import Fold, read_fold
 from counterpoise.data.root import sha256_of
 from counterpoise.data.split import (
     Clients,
@@ -77,16 +78,17 @@ def read_table(
     split: str | None = None,
     group: str | None = None,
     time: str | None = None,
+    fold: Fold | None = None,
 ) -> Dataset:
     """One row per sample; `label` names the class, `client` the natural client, every other column is a feature.
 
     Other columns than `numeric` and `categorical` are typed by their cells; those in `drop` are left out. Test rows
     are `test_share` of each class, or the file `test`, or those whose column `split` says test, or whole groups of the
-    column `group`, or the latest by the column `time`. Rows that cannot be used are refused, or with `on_error` "skip" left out
+    column `group`, or the latest by the column `time`, or one `fold`. Rows that cannot be used are refused, or with `on_error` "skip" left out
     and listed in a note.
     """
     path = Path(path)
-    how = Splitting(test_share, seed, None if test is None else Path(test), split, group, time)
+    how = Splitting(test_share, seed, None if test is None else Path(test), split, group, time, fold)
     fitted = _fit(path, label, client, how, numeric, categorical, drop, on_error)
     data = dataset_of(fitted, label, client, splitting_note(fitted.split, how))
     name = Path(path.stem).stem if path.suffix.lower() == PACKED else path.stem
@@ -127,9 +129,12 @@ def fitted_table(
     split: str | None = None,
     group: str | None = None,
     time: str | None = None,
+    folds: int | None = None,
+    fold: int | None = None,
 ) -> FittedTable:
     """The table read as `read_table` reads it; `drop_words` says in notes how to leave a column out."""
-    how = Splitting(test_share, seed, None if test is None else Path(test), split, group, time)
+    given = split, group, time, read_fold(folds, fold)
+    how = Splitting(test_share, seed, None if test is None else Path(test), *given)
     return _fit(path, label, client, how, numeric, categorical, drop, on_error, drop_words)
 
 

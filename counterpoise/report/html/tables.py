@@ -22,7 +22,8 @@ from counterpoise.results.cells import Cell, Row, lower_is_better
 MOMENTS = {"last": "last round", "best": "best round", "mean_last_10": "mean of the last 10 evaluations"}
 SIGNS = {"better": "▲", "worse": "▼", "no evidence": "○"}
 Columns = dict[str, tuple[str, Show]]  # key of a cell -> title and how to write it
-FIRST = "balanced_accuracy"  # score of the first column: the report is about imbalance
+# Scores of the first columns, which a screen of 1280 pixels shows: the report is about imbalance.
+FIRST = ("balanced_accuracy", "tail", "worst_class_recall")
 PROBLEM = element("th", "Problem", scope="col", class_="words")
 COSTS: Columns = {
     "last": ("Last", percent),
@@ -56,7 +57,7 @@ def tables(study: Study) -> Html:
     usual = without_empty_groups(
         shown_in("table"), lambda key: any(row.cells[key].known for row in study.comparison.rows)
     )
-    keys = list(dict.fromkeys([score, FIRST, *usual]))
+    keys = list(dict.fromkeys([score, *(key for key in FIRST if key in usual), *usual]))
     scores: Columns = {key: (capital(find(key).short), _show_score(key)) for key in keys}
     moment = MOMENTS[study.comparison.at]
     first = (

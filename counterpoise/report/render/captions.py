@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from counterpoise.report.render.verdict_table import limits_of
+from counterpoise.report.render.verdict_table import limits_of, words_of_tests
 from counterpoise.results.comparison import Comparison
 from counterpoise.results.labels import score_words
-from counterpoise.results.verdicts import show_p
+from counterpoise.results.words import show_p
 
 AT = {
     "last": "after the last round",
@@ -20,7 +20,7 @@ def scores_caption(comparison: Comparison) -> str:
     """Moment, seeds, score and test."""
     return (
         f"Scores in percent {AT[comparison.at]}, mean ± sample deviation over {_seeds(comparison)}; the best mean is bold."
-        f" † better, ‡ worse than {comparison.baseline} in {score_words(comparison.score)}: Wilcoxon's signed-rank test"
+        f" † better, ‡ worse than {comparison.baseline} in {score_words(comparison.score)}: {words_of_tests(comparison)}"
         " over paired seeds, 5 % after Holm's correction."
     )
 

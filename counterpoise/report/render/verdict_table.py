@@ -6,16 +6,33 @@ from collections.abc import Iterator, Sequence
 
 from counterpoise.results.comparison import Comparison
 from counterpoise.results.labels import score_words
-from counterpoise.results.verdicts import ALL, EQUAL, Verdict
+from counterpoise.results.verdicts import ALL, EQUAL, Test, Verdict
+from counterpoise.results.words import bare_p, show_interval
 
 ALL_PROBLEMS = "all problems"
+UNBOUNDED = "none: too few pairs"
+RANKS: Test = "signed ranks"
+TESTS: dict[Test, str] = {
+    RANKS: "Wilcoxon's signed-rank test",
+    "corrected t": "Student's test, corrected for splits that overlap (Nadeau and Bengio),",
+}
 
 
 def verdict_caption(comparison: Comparison) -> str:
     """What the columns are."""
     return (
-        f"Each method minus {comparison.baseline} in {score_words(comparison.score)}: mean of the paired differences, Student's"
-        " 95 % interval, p of Wilcoxon's signed-rank test, and after Holm's correction, which the verdict goes by."
+        f"Each method minus {comparison.baseline} in {score_words(comparison.score)}: mean of the paired differences; p of"
+        f" {words_of_tests(comparison)}; p after Holm's correction, which the verdict goes by; and the interval of that same test:"
+        " the differences that it does not reject at the level at which Holm decides, 95 % or stricter. So the interval"
+        " excludes zero exactly where p after Holm is below 0.05."
+    )
+
+
+def words_of_tests(comparison: Comparison) -> str:
+    """Which test gave the p-values; over all problems it may be another one than on each."""
+    found = dict.fromkeys(verdict.test for verdict in comparison.verdicts) or [RANKS]
+    return " or, where seeds split the same rows anew, ".join(
+        TESTS[test] for test in sorted(found, reverse=True)
     )
 
 
@@ -45,13 +62,8 @@ def _several(comparison: Comparison) -> bool:
 def _cells(verdict: Verdict, several: bool) -> list[str]:
     place = [ALL_PROBLEMS if verdict.problem == ALL else verdict.problem] if several else []
     found = "equal on every pair" if verdict.limits == EQUAL else verdict.verdict
-    low, high = verdict.interval or (None, None)
-    interval = "n/a" if low is None or high is None else f"{100 * low:+.1f} to {100 * high:+.1f}"
+    interval = UNBOUNDED if verdict.interval is None else show_interval(verdict.interval)
     return [
         verdict.method, *place, found, f"{100 * verdict.difference:+.1f}", interval,
-        str(verdict.pairs), _p(verdict.p), _p(verdict.adjusted),
+        str(verdict.pairs), bare_p(verdict.p), bare_p(verdict.adjusted),
     ]  # fmt: skip
-
-
-def _p(p: float) -> str:
-    return f"{p:.2g}" if p >= 0.001 else "< 0.001"

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+from datetime import datetime
+from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -130,14 +134,137 @@ def test_the_protocol_of_a_hugging_face_data_set_suffices() -> None:
         cp.load_data(bare, label="y")
 
 
+@pytest.mark.foreign
 def test_a_hugging_face_data_set_itself() -> None:
-    datasets = pytest.importorskip("datasets")
+    datasets = import_module("datasets")
 
     def make(names: list[str], **columns: list[Any]) -> Any:
         made = datasets.Dataset.from_dict(columns)
         return made.cast_column("label", datasets.ClassLabel(names=names))
 
     check_pictures_and_table(make)
+
+
+@pytest.mark.foreign
+def test_a_hugging_face_data_set_is_the_same_in_any_format_and_from_files(tmp_path: Path) -> None:
+    datasets = import_module("datasets")
+    made = datasets.Dataset.from_dict({**COLUMNS, "label": COLUMNS["outcome"]}).remove_columns("outcome")
+    made = made.class_encode_column("label")
+    made.to_parquet(tmp_path / "a.parquet")
+    made.save_to_disk(tmp_path / "saved")
+    wanted = cp.load_data(
+        {**{k: v for k, v in COLUMNS.items() if k != "outcome"}, "label": COLUMNS["outcome"]}, label="label"
+    )
+    read = datasets.Dataset.from_parquet(str(tmp_path / "a.parquet"), cache_dir=str(tmp_path / "cache"))
+    for given in (made, *map(made.with_format, ("numpy", "torch", "pandas")), read, tmp_path / "saved"):
+        assert_equal(cp.load_data(given), wanted)
+    halves = cp.load_data(datasets.DatasetDict(train=made, test=made.select(range(6))))
+    assert (halves.classes, len(halves.test.y)) == (("ill", "well"), 6)
+
+
+@pytest.mark.foreign
+def test_arrays_ids_and_images_of_a_hugging_face_data_set_keep_their_type(tmp_path: Path) -> None:
+    datasets = import_module("datasets")
+    kinds = {
+        torch.uint8: datasets.Array3D((3, 4, 5), "uint8"), torch.float32: datasets.Array2D((4, 5), "float32"),
+        torch.int64: datasets.List(datasets.Value("int32")),
+    }  # fmt: skip
+    for dtype, feature in kinds.items():
+        shape = getattr(feature, "shape", (7,))
+        features = datasets.Features({"x": feature, "label": datasets.ClassLabel(names=["a", "b"])})
+        cells = {"x": [np.full(shape, row).tolist() for row in range(20)], "label": LABELS}
+        data = cp.load_data(datasets.Dataset.from_dict(cells, features=features))
+        assert (data.train.x.dtype, data.input_shape) == (dtype, shape)
+        assert torch.equal(data.train.x.flatten(1)[:, 0].long() % 2, data.train.y)
+    words = {"image": PICTURES, "label": ["cat" if label else "dog" for label in LABELS]}
+    datasets.Dataset.from_dict(words).to_parquet(tmp_path / "a.parquet")
+    read = datasets.Dataset.from_parquet(str(tmp_path / "a.parquet"), cache_dir=str(tmp_path / "cache"))
+    assert cp.load_data(read).classes == ("cat", "dog")
+    with pytest.raises(ConfigError, match="streamed has no length"):
+        cp.load_data(read.to_iterable_dataset())
+    with pytest.raises(
+        ConfigError, match=r"split: data must be a Dataset, such as load_data returns, not datasets\.Dataset"
+    ):
+        cp.split(read, "iid", 2)
+
+
+def test_token_ids_of_a_hugging_face_data_set_stay_whole_and_bytes_are_pixels() -> None:
+    bytes_of = SimpleNamespace(feature=SimpleNamespace(dtype="uint8"))
+    cells = {"x": [[row, 3] for row in range(20)], "label": LABELS}
+    assert cp.load_data(Columns({"x": None, "label": None}, **cells)).train.x.dtype == torch.int64
+    assert cp.load_data(Columns({"x": bytes_of, "label": None}, **cells)).train.x.dtype == torch.uint8
+
+
+@pytest.mark.parametrize("kinds", [("cat", "dog"), (False, True)])
+def test_labels_that_are_words_name_the_classes_of_arrays(kinds: tuple[Any, Any]) -> None:
+    cells = {"x": [[float(row)] for row in range(20)], "label": [kinds[row % 2] for row in range(20)]}
+    data = cp.load_data(Columns({"x": None, "label": None}, **cells))
+    assert data.classes == tuple(map(str, kinds))
+    assert torch.equal(data.train.x[:, 0] % 2, data.train.y.float())
+
+
+def test_a_table_of_two_halves_is_encoded_by_its_training_rows() -> None:
+    features = {"age": None, "label": Names(["cat", "dog"])}
+    train = Columns(features, age=[float(row) for row in range(20)], label=LABELS)
+    test = Columns(features, age=[100.0] * 6, label=[0, 1] * 3)
+    data = cp.load_data({"train": train, "test": test})
+    assert (len(data.train.y), len(data.test.y)) == (20, 6)
+    assert float(data.train.x.mean()) == pytest.approx(0, abs=1e-6)
+    assert data.test.y.tolist() == [0, 1] * 3
+
+
+class Lines:
+    """Shows itself in lines, as frames and data sets do."""
+
+    def __repr__(self) -> str:
+        return "first\nsecond"
+
+
+class Stream:
+    """Like a streamed data set: columns, but no length."""
+
+    column_names, features = ("x", "label"), None
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (Columns({"x": None, "label": None}, x=[], label=[]), r"\(train\): holds no rows"),
+        (Lines(), "must be a word, not first second; needs a name, a Path"),
+        (Stream(), "streamed has no length"),
+        ({"train": Stream()}, "streamed has no length"),
+        (
+            Columns({"x": None, "label": None}, x=[[1]] * 3, label=[0, None, 1]),
+            "row 2: label is None; needs a",
+        ),
+        (
+            Columns({"x": None, "label": None}, x=[datetime(2026, 1, 2)] * 4, label=[0, 1] * 2),
+            r"the frame holds datetime.datetime\(2026, 1, 2",
+        ),
+    ],
+)
+def test_what_a_hugging_face_data_set_lacks_is_one_line(given: Any, words: str) -> None:
+    with pytest.raises((ConfigError, DataError), match=words) as refused:
+        cp.load_data(given)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_saved_hugging_face_data_set_names_the_package_that_reads_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "dataset_info.json").write_text("{}")
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(ConfigError, match="which needs the package datasets: pip install datasets"):
+        cp.load_data(tmp_path)
+
+
+def test_the_seed_draws_the_test_set_of_what_a_program_holds() -> None:
+    frames = [cp.load_data(COLUMNS, label="outcome", seed=seed).test.x for seed in (0, 1)]
+    items = [
+        cp.load_data(TensorDataset(torch.arange(40.0)[:, None], torch.arange(40) % 2), seed=s) for s in (0, 1)
+    ]
+    assert not torch.equal(*frames)
+    assert not torch.equal(items[0].test.x, items[1].test.x)
 
 
 def test_a_path_is_read_by_its_kind(tmp_path: Path) -> None:

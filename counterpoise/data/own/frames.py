@@ -1,0 +1,41 @@
+"""A data frame, columns by name, or dicts as a data set."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated, Any
+
+from counterpoise.data.dataset import Dataset
+from counterpoise.data.tables.frame import frame_table
+from counterpoise.data.tables.skipped import OnError
+from counterpoise.data.tables.splitting import Splitting, splitting_note
+from counterpoise.data.tables.table import dataset_of, fitted_table
+from counterpoise.errors import ConfigError, listed
+from counterpoise.registry.schema import Interval
+
+Share = Annotated[float, Interval(0, 0.5, open_low=True, open_high=True)]
+
+
+def from_frame(
+    given: Any,
+    label: str | None = None,
+    client: str | None = None,
+    test_share: Share = 0.2,
+    numeric: list[str] | None = None,
+    categorical: list[str] | None = None,
+    drop: list[str] | None = None,
+    on_error: OnError = "stop",
+    seed: int = 0,
+    split: str | None = None,
+) -> Dataset:
+    """A data frame, columns by name, or one dict per row, read as a file with these cells would be."""
+    table = frame_table(given)
+    if label is None:
+        raise ConfigError(
+            f"load_data: label is missing; needs the column of the classes, one of {listed(list(table.columns))}"
+        )
+    fitted = fitted_table(
+        table, label, client, test_share, seed, numeric, categorical, drop, on_error, split=split
+    )
+    note = splitting_note(fitted.split, Splitting(test_share, seed, split=split))
+    return replace(dataset_of(fitted, label, client, note), name="frame")
