@@ -65,7 +65,10 @@ CONTENTS: dict[str, tuple[bytes, str | None]] = {
     "utf-16": ("\n".join(GOOD).encode("utf-16"), "UTF-16"),
     "zero byte": (good_but(4, "2,\0,p"), "line 4 holds a zero byte"),
     "an image": (PNG_START + bytes(100), "row 1: the header has 1 columns"),
-    "duplicate columns": (table("a,a,label", *GOOD[1:]), "row 1: two columns are named 'a'"),
+    "duplicate columns": (
+        table("a,a,label", *GOOD[1:]),
+        "row 1: two columns are named 'a'; this row must give their names",
+    ),
     "nameless column": (table("a,,label", *GOOD[1:]), "row 1: column 2 has no name"),
     "index of rows": (
         table(",a,label", *(f"{7 * row},{row % 4},{'pq'[row % 2]}" for row in range(10))),
@@ -89,6 +92,10 @@ CONTENTS: dict[str, tuple[bytes, str | None]] = {
     "packed and nothing else": (b"\x1f\x8b", "damaged gzip file"),
     "packed nothing": (gzip.compress(b""), "row 1: the header has 0 columns"),
     "one column": (table("label", "p", "q", "p", "q"), "row 1: the header has 1 columns"),
+    "blanks between cells": (
+        table("a label", "1 p", "2 q", "1 p", "2 q"),
+        "10,000, divided by comma, semicolon, tab or bar",
+    ),
     "too many columns": (table(",".join(f"c{place}" for place in range(10_001)), "1"), "10,001 columns"),
     "near-miss of the label": (table("a,b,labels", *GOOD[1:]), "no column 'label'; did you mean 'labels'?"),
     "label missing": (good_but(4, "2,2.5,"), "row 4: 'label' is missing"),

@@ -22,6 +22,9 @@ def init(
         str | None, typer.Option(help="Column that names who holds a row; else clients are simulated.")
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the two files.")] = Path(),
+    skip: Annotated[
+        bool, typer.Option("--skip", help="Leave out rows that cannot be used, and list them.")
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite files that are there.")] = False,
 ) -> None:
     """Look at a table, write an experiment and a sweep for it, and say what was assumed."""
@@ -34,7 +37,7 @@ def init(
     there = [path for path in (experiment, sweep) if path.exists()]
     if there and not force:
         raise ConfigError(f"{there[0]} is there already; --force overwrites it, --out names another folder")
-    found = draft(file, label, client, str(out / stem))
+    found = draft(file, label, client, str(out / stem), skip)
     out.mkdir(parents=True, exist_ok=True)
     write_atomically(experiment, found.experiment.encode())
     write_atomically(sweep, found.sweep.encode())

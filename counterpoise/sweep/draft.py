@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -10,17 +11,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from counterpoise.data.dataset import Dataset
-from counterpoise.data.faults import fault
 from counterpoise.data.federation import Federation
 from counterpoise.data.own import read_table
 from counterpoise.data.skew import imbalance_of
 from counterpoise.data.tables.cells import Table, parse_number
 from counterpoise.data.tables.suspects import Suspects, suspects
-from counterpoise.data.tables.table import is_table, open_table
-from counterpoise.errors import ConfigError, legal_words, listed, one_line, short
+from counterpoise.errors import listed, one_line
 from counterpoise.results.statistics import fewest_pairs
 from counterpoise.run.assemble import load_federation
 from counterpoise.run.config.experiment import make_experiment
+from counterpoise.sweep.given_table import open_given
 from counterpoise.sweep.sweep import make_sweep
 from counterpoise.system.toml import write_toml
 
@@ -53,53 +53,49 @@ class Draft(NamedTuple):
     counts: dict[str, int]  # rows of each class in the file
 
 
-def draft(path: Path, label: str | None, client: str | None, name: str) -> Draft:
-    """The experiment and the sweep of a table; `name` is that of the experiment's file, without its suffix."""
-    table = _open(path, label, client)
+def draft(path: Path, label: str | None, client: str | None, name: str, skip: bool = False) -> Draft:
+    """The experiment and the sweep of a table; `name` is that of the experiment's file, without its suffix.
+
+    With `skip` rows that cannot be used are left out, else they are refused.
+    """
+    table = open_given(path, label, client, skip)
     assert label is not None
-    found = suspects(table, [column for column in table.columns if column not in (label, client)])
-    data = read_table(path, label, client, drop=list(found.left_out))
-    tables = _experiment(path, label, client, data, found)
+    found = suspects(table, _features(table, label, client))
+    data = read_table(path, label, client, drop=list(found.left_out), on_error="skip" if skip else "stop")
+    tables = _experiment(path, label, client, data, found, skip)
     federation = load_federation(make_experiment(tables))
     assumed = tuple(map(one_line, _assumed(table, label, client, found, tables, federation)))
     counts = dict(zip(data.classes, _class_counts(data).tolist(), strict=True))
+    tables["data"]["path"] = _from_folder(path, Path(name).parent)
     sweep = _sweep(tables)
     make_sweep(sweep)
     text = _comment([f"counterpoise run {name}.toml", *assumed]) + write_toml(tables)
     return Draft(text, _sweep_text(sweep, name), assumed, counts)
 
 
-def _open(path: Path, label: str | None, client: str | None) -> Table:
-    if not path.is_file():
-        raise ConfigError(f"{short(path)}: no such file")
-    if not is_table(path):
-        raise ConfigError(f"{short(path)} must be a table: .csv, .tsv, .txt, also with .gz, or .parquet")
-    table = open_table(path)
-    if label is None:
-        raise ConfigError(f"{short(path)}: --label is missing: the column of the classes, {_names(table)}")
-    for option, column in (("--label", label), ("--client", client)):
-        if column is not None and column not in table.columns:
-            guess = legal_words(column, list(table.columns)).partition("?")
-            near = f"{guess[0]}? " if guess[1] else ""
-            raise fault(path, f"{option}: no column {column!r}; {near}{_names(table)}")
-    if label == client:
-        raise fault(path, f"column {label!r} cannot be both --label and --client; {_names(table)}")
-    if client is not None and len(set(table.columns[client])) < 2:
-        raise fault(path, f"--client: column {client!r} names one client; needs two at least")
-    return table
+def _from_folder(path: Path, folder: Path) -> str:
+    """The path as it is from the folder of the experiment, so that it holds wherever the command is called."""
+    return (
+        str(path)
+        if path.is_absolute()
+        else os.path.relpath(path.parent.resolve() / path.name, folder.resolve())
+    )
 
 
-def _names(table: Table) -> str:
-    return f"one of {listed(list(table.columns))}"
+def _features(table: Table, label: str, client: str | None) -> list[str]:
+    return [column for column in table.columns if column not in (label, client)]
 
 
-def _experiment(path: Path, label: str, client: str | None, data: Dataset, found: Suspects) -> dict[str, Any]:
+def _experiment(
+    path: Path, label: str, client: str | None, data: Dataset, found: Suspects, skip: bool
+) -> dict[str, Any]:
     """The tables of the experiment; every number is a first guess that is easy to change."""
     counts, rows = _class_counts(data, train=True), len(data.train.y)
     validation = 0.1 if counts.min() >= ENOUGH else 0.2
     clients = max(2, min(MOST_CLIENTS, rows // ENOUGH))
     here = len(data.client_names) if client is not None else clients
     given = {"label": label, "client": client, "drop": list(found.left_out) or None}
+    given |= {"on_error": "skip"} if skip else {}
     return {
         "rounds": 50,
         "method": REMEDY if imbalance_of(counts) >= UNEVEN else "fedavg",
@@ -160,6 +156,8 @@ def _assumed(
     yield from _on_classes(table, label)
     yield from (f"left out: {name!r}, {why}" for name, why in found.left_out.items())
     yield from (f"look at {name!r}: it {why}" for name, why in found.doubtful.items())
+    if found.coded:
+        yield f"whole numbers of few kinds, read as amounts: {listed(found.coded)}; data.categorical lists those that only name kinds"
     yield from _on_clients(client, federation)
     yield f"validation: {tables['data']['validation']:g} of the training rows of each class, to choose settings by"
     yield from federation.notes

@@ -112,6 +112,51 @@ def test_another_folder_is_made_and_named_in_the_commands(patients: Path) -> Non
     assert call("validate", "my files/patients.toml").code == 0
 
 
+def test_what_is_written_into_another_folder_holds_from_anywhere(
+    patients: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call("init", patients, "--label", "outcome", "--out", "mine/first")
+    assert read_toml(Path("mine/first/patients.toml"))["data"]["path"] == "../../patients.csv"
+    monkeypatch.chdir("mine/first")
+    assert call("validate", "patients.toml").code == 0
+    assert call("compare", "patients-sweep.toml", "--dry-run").code == 0
+    monkeypatch.chdir("/")
+    assert call("validate", tmp_path / "mine/first/patients.toml").code == 0
+    assert_refused(call("init", "patients.csv", "--label", "outcome"), 2, "patients.csv: no such file")
+
+
+def test_rows_without_a_class_or_a_client_are_refused_with_the_way_out(patients: Path) -> None:
+    head, *rows = patients.read_text().splitlines()
+    rows = [row.replace(",north,", ",?,") if place < 9 else row for place, row in enumerate(rows)]
+    patients.write_text("\n".join([head, *rows]) + "\n")
+    given = "init", patients, "--label", "outcome", "--client", "hospital"
+    said = "row 2: 'hospital' is missing, as in 3 of 240 rows", "--skip leaves such rows out"
+    assert_refused(call(*given), 3, *said)
+    done = call(*given, "--skip")
+    assert done.code == 0, done.err
+    assert "skipped 3 of 240 rows that cannot be used: row 2: 'hospital' is missing; row 5" in done.out
+    assert "clients: 3, one per name in 'hospital'" in done.out
+    assert read_toml(Path("patients.toml"))["data"]["on_error"] == "skip"
+    assert call("run", "patients.toml", "rounds=1", "--out", "runs/first").code == 0
+
+
+def test_a_word_for_a_gap_among_the_classes_is_pointed_out(patients: Path) -> None:
+    patients.write_text(patients.read_text().replace("lived", "NA", 7))
+    done = call("init", patients, "--label", "outcome")
+    assert "'outcome' is 'NA' in 7 rows, taken as a name and not as a gap" in done.out
+    assert "'outcome' is 'NA' in 7 rows" in call("validate", "patients.toml").out
+
+
+def test_numbers_that_may_be_codes_are_pointed_out(patients: Path) -> None:
+    head, *rows = patients.read_text().splitlines()
+    rows = [f"{row},{place % 4},{place % 2}" for place, row in enumerate(rows)]
+    patients.write_text("\n".join([f"{head},pain,smokes", *rows]) + "\n")
+    assert (
+        "whole numbers of few kinds, read as amounts: pain; "
+        in call("init", patients, "--label", "outcome").out
+    )
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [

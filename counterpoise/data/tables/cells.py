@@ -43,6 +43,11 @@ def is_missing(cell: str) -> bool:
     return cell.lower() in MISSING
 
 
+def is_nameless(cell: str) -> bool:
+    """Whether a cell names no class and no client."""
+    return cell.lower() in NAMELESS
+
+
 def parse_number(cell: str) -> float | None:
     """The number a cell spells, which may be infinite, or None; 1_000, which Python accepts, is not a number in a file."""
     if "_" in cell:
@@ -81,7 +86,7 @@ def words_of(table: Table, name: str) -> list[str]:
 def names_of(table: Table, name: str) -> Coded:
     """A label or client column without missing cells, its names sorted."""
     for row, cell in zip(table.rows, table.columns[name], strict=True):
-        if cell.lower() in NAMELESS:
+        if is_nameless(cell):
             raise fault(table.path, f"{name!r} is missing", row)
         if len(cell) > MAX_WORD:
             raise fault(table.path, f"{name!r} holds {len(cell):,} characters; at most {MAX_WORD}", row)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from counterpoise.data.faults import MAX_CELLS, MAX_COLUMNS, MAX_LINE, MAX_TEXT_BYTES, fault, file_within
-from counterpoise.data.tables.cells import Table
+from counterpoise.data.tables.cells import Table, parse_number
 from counterpoise.data.tables.identifiers import INDEX_HINT, is_index
 from counterpoise.data.tables.skipped import OnError, skipped_note
 from counterpoise.errors import DataError, short
@@ -61,7 +61,7 @@ def _read(path: Path, encoding: str, limit: int, fewest: int, on_error: OnError)
         if on_error == "skip":
             records = _even(records, len(names), uneven)
         rows, cells = _body(path, records, len(names))
-    notes = skipped_note(path, "rows", uneven, len(rows) + len(uneven))
+    notes = (*_header_note(header_row, names), *skipped_note(path, "rows", uneven, len(rows) + len(uneven)))
     return Table(path, dict(zip(names, zip(*cells, strict=True), strict=True)), rows, header_row, notes=notes)
 
 
@@ -132,15 +132,24 @@ def _lines(path: Path, stream: IO[str]) -> Iterator[str]:
 def _check_header(path: Path, row: int, names: list[str], fewest: int) -> None:
     if not fewest <= len(names) <= MAX_COLUMNS:
         least = "2 (a label and a feature)" if fewest == FEWEST_COLUMNS else str(fewest)
-        reason = f"the header has {len(names):,} columns; needs {least} to {MAX_COLUMNS:,}"
+        reason = f"the header has {len(names):,} columns; needs {least} to {MAX_COLUMNS:,}, divided by comma, semicolon, tab or bar"
         raise fault(path, reason, row)
     seen = set()
     for place, name in enumerate(names, start=1):
         if not name and place > 1:  # the first may be an index, which its cells decide
             raise fault(path, f"column {place} has no name; each needs one", row)
         if name in seen:
-            raise fault(path, f"two columns are named {short(name)}", row)
+            raise fault(path, f"two columns are named {short(name)}; this row must give their names", row)
         seen.add(name)
+
+
+def _header_note(row: int, names: list[str]) -> tuple[str, ...]:
+    """A note on a header of numbers, as where a file begins with its first sample."""
+    numbers = [name for name in names if parse_number(name) is not None]
+    if 2 * len(numbers) < len(names):
+        return ()
+    said = f"{len(numbers):,} of {len(names):,} columns have a number as name, such as {short(numbers[0])}"
+    return (f"{said}: row {row} is read as the header; where it is a sample, put a row of names above it",)
 
 
 def _body(path: Path, records: Iterator[Record], width: int) -> tuple[list[int], list[list[str]]]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from counterpoise.data.tables.cells import Numbers, parse_number
+from counterpoise.data.tables.cells import Numbers, is_missing, is_nameless, parse_number
 from counterpoise.errors import short
 
 FEWEST = 10  # different words; fewer are never reported
@@ -74,6 +75,14 @@ def number_note(name: str, values: Numbers, drop: Callable[[str], str] = drop_ke
         return f"column {name!r} {what}: {drop(name)} leaves it out, categorical = [{quoted}] reads it as words, {keep}"
     known = f"{np.nanmin(values):.0f} to {np.nanmax(values):.0f}"
     return f"column {name!r} {what}, {known}: such numbers say nothing about new rows, and give classes away where a file is sorted by them; {drop(name)} leaves it out, {keep}"
+
+
+def gap_word_notes(name: str, cells: Sequence[str]) -> Iterator[str]:
+    """A note on each class or client whose name is a word for a gap, as R writes NA."""
+    counts = Counter(cell for cell in cells if is_missing(cell) and not is_nameless(cell))
+    for word, count in counts.items():
+        rows = f"{count:,} {'row' if count == 1 else 'rows'}"
+        yield f"{name!r} is {word!r} in {rows}, taken as a name and not as a gap; leave these rows out of the file if nothing is known there"
 
 
 def pandas_indices(columns: Mapping[str, Sequence[str]]) -> list[str]:

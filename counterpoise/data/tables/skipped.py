@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from counterpoise.data.faults import MAX_NUMBER, MAX_WORD, fault
-from counterpoise.data.tables.cells import NAMELESS, Table, is_missing, parse_number
+from counterpoise.data.tables.cells import Table, is_missing, is_nameless, parse_number
 from counterpoise.errors import short
 
 OnError = Literal["stop", "skip"]
@@ -35,7 +35,7 @@ def usable(
     reasons: dict[int, str] = {}
     for name in named:
         for place, cell in enumerate(table.columns[name]):
-            if cell.lower() in NAMELESS or len(cell) > MAX_WORD:
+            if is_nameless(cell) or len(cell) > MAX_WORD:
                 what = "is missing" if len(cell) <= MAX_WORD else f"holds {len(cell):,} characters"
                 reasons.setdefault(place, f"{name!r} {what}")
     for name in features:

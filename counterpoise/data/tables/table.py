@@ -26,7 +26,7 @@ from counterpoise.data.tables.cells import Coded, Table, names_of, parse_number
 from counterpoise.data.tables.csv_file import FEWEST_COLUMNS, read_csv
 from counterpoise.data.tables.encoder import Encoder
 from counterpoise.data.tables.fit import column_warnings, fit_notes, fit_table
-from counterpoise.data.tables.identifiers import drop_key, pandas_indices
+from counterpoise.data.tables.identifiers import drop_key, gap_word_notes, pandas_indices
 from counterpoise.data.tables.parquet_file import read_parquet
 from counterpoise.data.tables.skipped import OnError, usable
 from counterpoise.data.tables.splitting import Splitting, choose_rows, splitting_note
@@ -171,7 +171,9 @@ def _fit(
     if tests is not None:
         x, y = np.concatenate([x, fitted.encoder.transform(tests[0]).x]), np.concatenate([y, tests[1]])
     samples = Samples(torch.from_numpy(x), torch.from_numpy(y))
-    notes, warnings = (*table.notes, *fit_notes(fitted)), column_warnings(table, fitted, *forced, drop_words)
+    gaps = (note for name in owners for note in gap_word_notes(name, table.columns[name]))
+    notes = (*table.notes, *fit_notes(fitted))
+    warnings = (*gaps, *column_warnings(table, fitted, *forced, drop_words))
     return FittedTable(table, classes._replace(codes=y), split, fitted.encoder, samples, notes, warnings)
 
 

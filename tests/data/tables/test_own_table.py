@@ -366,3 +366,27 @@ def test_a_table_of_which_most_rows_cannot_be_used_is_refused(tmp_path: Path) ->
         DataError, match="5 of 8 rows cannot be used, more than half; the first is row 5: 'label'"
     ):
         read_table(path, "label", on_error="skip")
+
+
+def test_a_class_or_client_named_like_a_gap_stays_one_with_a_note(tmp_path: Path) -> None:
+    rows = [f"{row},{('NA', 'b')[row % 2]},{('q', 'NA', 'null')[row % 3]}" for row in range(30)]
+    data = read_table(written(tmp_path, "age,town,label", *rows), "label", "town")
+    assert data.classes == ("NA", "null", "q")
+    said = [note for note in data.notes if "not as a gap" in note]
+    assert [note.partition(",")[0] for note in said] == [
+        "'label' is 'NA' in 10 rows",
+        "'label' is 'null' in 10 rows",
+        "'town' is 'NA' in 15 rows",
+    ]
+
+
+def test_a_file_that_begins_with_a_sample_is_pointed_out(tmp_path: Path) -> None:
+    said = "2 of 3 columns have a number as name, such as '5.1': row 1 is read as the header"
+    data = read_table(
+        written(tmp_path, "5.1,3.5,p", *(f"{row},{-row},p\n{row},2,q" for row in range(9))), "p"
+    )
+    assert any(note.startswith(said) for note in data.notes)
+    named = read_table(
+        written(tmp_path, "a,2019,p", *(f"{row},{-row},p\n{row},2,q" for row in range(9))), "p"
+    )
+    assert not any("read as the header" in note for note in named.notes)

@@ -28,6 +28,7 @@ def test_each_column_is_judged_by_what_it_holds() -> None:
     found = suspects(Table(Path("t.csv"), CASES, range(2, ROWS + 2), header=1), CASES)
     assert list(found.left_out) == ["row", "patient_id", "serial"]
     assert list(found.doubtful) == ["doctor_id", "price"]
+    assert found.coded == ["code_no"]
 
 
 @pytest.mark.parametrize(
