@@ -73,7 +73,7 @@ def test_numbers_of_a_method_together_equal_each_alone_and_matter(specs: list[Me
 def variants_of(spec: MethodSpec) -> list[list[MethodSpec]]:
     """For each number of a method or part: the method with two values of it."""
     items, found = read_spec(spec), []
-    for place, (item, given) in enumerate(items):
+    for place, (item, _) in enumerate(items):
         for name, parameter in find_entry(item).parameters.items():
             if parameter.type is not float:
                 continue
