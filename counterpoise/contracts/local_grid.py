@@ -9,15 +9,13 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from flwr.app import Message
-from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
-from flwr.proto.node_pb2 import NodeInfo
-from flwr.supercore.task_identity import TaskIdentity
 
 from counterpoise.contracts.contract import ContractError, require_same
 from counterpoise.contracts.small import run_rounds, simulate
 from counterpoise.core.method import MethodSpec
 from counterpoise.engines.workplace import Workplace
 from counterpoise.flower import client
+from counterpoise.flower.adapter import identify, sent_and_received
 from counterpoise.flower.client import ClientContext
 from counterpoise.flower.grid import OnReply
 from counterpoise.flower.messages import TRAIN
@@ -29,6 +27,15 @@ from counterpoise.run.simulation import Simulation
 FIRST_NODE = 7_000_000_000_000_000_000  # ids like Flower's: large, and in no order of ours
 RUN = "0" * 64
 PATIENCE = RoundPolicy()
+
+
+@dataclass
+class Seat:
+    """A node as Flower describes it."""
+
+    node_id: int
+    registered_at: str
+    name: str
 
 
 @dataclass
@@ -47,8 +54,8 @@ class LocalGrid:
     def listen(self, on_reply: OnReply) -> None:
         """All replies of a round come together here."""
 
-    def get_nodes(self) -> list[NodeInfo]:
-        return [NodeInfo(node_id=n, registered_at=str(n), name=self.names.get(n)) for n in self.seats]
+    def get_nodes(self) -> list[Seat]:
+        return [Seat(n, str(n), self.names.get(n, "")) for n in self.seats]
 
     def get_node_ids(self) -> list[int]:
         return list(self.seats)
@@ -64,11 +71,11 @@ class LocalGrid:
         """One message there and back, through Flower's wire format."""
         self.before(ask)
         context, handler = self.seats[ask.metadata.dst_node_id], HANDLERS[ask.metadata.message_type]
-        ask.content = recorddict_from_proto(recorddict_to_proto(ask.content))
+        ask.content = sent_and_received(ask.content)
         reply = client.answer(ask, context if callable(context) else lambda: context, handler)
         reply.metadata.__dict__["_src_node_id"] = ask.metadata.dst_node_id
         if reply.has_content():
-            reply.content = recorddict_from_proto(recorddict_to_proto(reply.content))
+            reply.content = sent_and_received(reply.content)
         return reply
 
 
@@ -82,11 +89,7 @@ def over_flower(
     spec: MethodSpec, state: Path, policy: RoundPolicy = PATIENCE, **settings: Any
 ) -> tuple[Simulation, LocalGrid]:
     """The same run as `simulate`, its clients asked by messages; each side has a workplace of its own."""
-    TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = (
-        1,
-        1,
-        1,
-    )  # without it Flower makes no message
+    identify(run=1, task=1)
     sim, grid = simulate(spec, **settings), LocalGrid(seats_of(simulate(spec, **settings).work, state))
     return replace(sim, engine=join(grid, sim.work, policy)), grid
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, cast
 
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_ssh_public_key
-from flwr.app import Error, Message
+from flwr.app import Error, Message, RecordDict
 from flwr.app.message import make_message, remove_content_from_message
 from flwr.common.constant import (
     NOOP_ACCOUNT_NAME,
@@ -25,6 +25,7 @@ from flwr.common.constant import (
     TIMESTAMP_HEADER,
     TIMESTAMP_TOLERANCE,
 )
+from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
 from flwr.proto import fleet_pb2, heartbeat_pb2, message_pb2, node_pb2, run_pb2
 from flwr.server.superlink.linkstate import LinkState as LinkState
 from flwr.server.superlink.linkstate import LinkStateFactory
@@ -113,8 +114,18 @@ def open_run(link: LinkState, settings: Mapping[str, Any]) -> int:
     link.activate_task(task)
     # The task is this process and needs no token; an expired one would end the run in a long round.
     link.task_token_store.pop(task)  # type: ignore[attr-defined]
-    TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = run, SUPERLINK_NODE_ID, task
+    identify(run, task)
     return run
+
+
+def identify(run: int, task: int) -> None:
+    """Say whose messages this process makes; without it Flower makes none."""
+    TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = run, SUPERLINK_NODE_ID, task
+
+
+def sent_and_received(content: RecordDict) -> RecordDict:
+    """What arrives of a message's content: the same, by way of Flower's wire format."""
+    return recorddict_from_proto(recorddict_to_proto(content))
 
 
 def online_nodes(link: LinkState) -> list[node_pb2.NodeInfo]:

@@ -174,6 +174,7 @@ def test_a_killed_server_goes_on_to_the_undisturbed_end(tmp_path: Path) -> None:
     assert summary["params_sha256"] == undisturbed
 
 
+@pytest.mark.deploy
 def test_a_client_that_is_killed_and_started_again_answers_the_same_message_again(tmp_path: Path) -> None:
     """The round waits for it, so that the run comes to the undisturbed end; its memory is found again."""
     config, out = experiment("scaffold", 4 + 4 * KILLS, **SLOW), tmp_path / "out"
@@ -219,6 +220,7 @@ def test_a_client_that_is_stopped_politely_leaves_its_round_at_once(tmp_path: Pa
         net.finish(out)
 
 
+@pytest.mark.deploy
 def test_up_starts_a_client_again_that_died(tmp_path: Path) -> None:
     file, out = tmp_path / "experiment.toml", tmp_path / "out"
     config = experiment("scaffold", 8, **SLOW)
