@@ -62,6 +62,12 @@ RULES = (
         "the largest class has {imbalance:.3g} times the samples of {rarest}: the loss takes the classes' shares over all clients into account",
     ),
     Rule(
+        "counterpoise",
+        lambda data: skewed(data) and remembered(data),
+        "clients differ in their classes (divergence {divergence:.2f}) and each takes part often: its loss makes up for the classes that it has few of, its steps for its drift",
+        momentum=False,
+    ),
+    Rule(
         [BASELINE, "logit_adjustment"],
         imbalanced,
         "the same shares, taken off the outputs after training, which costs nothing while it trains",

@@ -29,7 +29,7 @@ def test_the_baseline_comes_first_whatever_the_data() -> None:
 
 def test_even_classes_need_no_remedy_for_imbalance() -> None:
     assert proposed() == {"fedavg", "fedavgm"}
-    drifting = {"fedavg", "fedavgm", "fedavg+balanced_softmax", "scaffold", "fedcm", "fedprox"}
+    drifting = {"fedavg", "fedavgm", "fedavg+balanced_softmax", "counterpoise", "scaffold", "fedcm", "fedprox"}
     assert proposed(divergence=0.3) == drifting
 
 
@@ -51,7 +51,8 @@ def test_a_long_tail_on_clients_that_differ_brings_all_of_them() -> None:
 
 
 def test_clients_that_are_seldom_asked_get_no_control_variates() -> None:
-    assert f"scaffold+{BALANCED}" not in proposed(imbalance=50.0, divergence=0.3, clients=100, asked=5)
+    found = proposed(imbalance=50.0, divergence=0.3, clients=100, asked=5)
+    assert not {f"scaffold+{BALANCED}", "counterpoise"} & found
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: label_of(rule.method))
