@@ -29,7 +29,15 @@ def test_the_baseline_comes_first_whatever_the_data() -> None:
 
 def test_even_classes_need_no_remedy_for_imbalance() -> None:
     assert proposed() == {"fedavg", "fedavgm"}
-    drifting = {"fedavg", "fedavgm", "fedavg+balanced_softmax", "counterpoise", "scaffold", "fedcm", "fedprox"}
+    drifting = {
+        "fedavg",
+        "fedavgm",
+        "fedavg+balanced_softmax",
+        "counterpoise",
+        "scaffold",
+        "fedcm",
+        "fedprox",
+    }
     assert proposed(divergence=0.3) == drifting
 
 
