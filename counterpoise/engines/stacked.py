@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import accumulate
 
 import torch
@@ -85,6 +86,8 @@ class StackedTrainer:
         )
 
     def _step_of(self, model: FunctionalModel) -> StackedStep:
+        if self._variants is None:  # plainly, for a compiler
+            return partial(step, self.work.method, model)
         return lambda progress, batch, stats: step(self._method(stats), model, progress, batch, stats)
 
     def _begin(self, params: Params, buffers: Params, shared: Tree, memory: Tree, stats: Stats) -> Progress:

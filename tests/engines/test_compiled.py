@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import pytest
@@ -12,6 +11,8 @@ from federations import (
     all_state,
     distance,
     every_spec,
+    method_specs,
+    part_specs,
     run_rounds,
     simulate,
     small_model,
@@ -20,8 +21,7 @@ from federations import (
 )
 from torch import vmap
 
-from counterpoise.client.round import step
-from counterpoise.core.method import Method, MethodSpec, build_method
+from counterpoise.core.method import Method, MethodSpec, build_method, read_spec
 from counterpoise.core.part import Part, Step
 from counterpoise.core.tree import Params, Tree
 from counterpoise.engines.captured import CompiledStep
@@ -33,7 +33,7 @@ EVEN = unequal_federation(sizes=(12,) * 5)  # all take the same steps, so that o
 def traced(spec: MethodSpec | Method, **settings: Any) -> Simulation:
     """A run whose step is traced as for a compiler, and then executed as traced: only the fusing is left out."""
     sim = simulate(spec, engine=STACKED, federation=EVEN, **settings)
-    plain = vmap(partial(step, sim.work.method, sim.work.model))
+    plain = vmap(sim.engine.trainer._step_of(sim.work.model))  # type: ignore[attr-defined]
     sim.engine.trainer._step = CompiledStep(plain, plain, backend="eager")  # type: ignore[attr-defined]
     return sim
 
@@ -43,7 +43,14 @@ def said(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.name == "counterpoise"]
 
 
-@pytest.mark.parametrize("spec", every_spec(), ids=spec_name)
+def compiled_specs() -> list[Any]:
+    """All specs; a part that a method has too is compiled with that method, and by itself only in long runs."""
+    known = {part.name for spec in method_specs() for part in build_method(spec).parts}
+    twice = [spec for spec in part_specs() if known & {name for name, _ in read_spec(spec)}]
+    return [pytest.param(spec, marks=pytest.mark.slow) if spec in twice else spec for spec in every_spec()]
+
+
+@pytest.mark.parametrize("spec", compiled_specs(), ids=spec_name)
 def test_every_step_is_one_program(spec: MethodSpec, caplog: pytest.LogCaptureFixture) -> None:
     torch._dynamo.reset()
     sim = traced(spec)
