@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from counterpoise.core.method import Method, MethodSpec, Spec, compose, find_entry, read_spec
+from counterpoise.core.method import Method, MethodSpec, Spec, build_piece, compose, find_entry, read_spec
 from counterpoise.core.tree import Tree
 from counterpoise.errors import ConfigError
 
@@ -31,7 +31,9 @@ class Variants(NamedTuple):
 
     def method(self, numbers: Mapping[str, Mapping[str, Tensor]], like: Method) -> Method:
         """The method with tensors in place of these numbers; whatever else `like` has stays."""
-        pieces = [_build(item, {**shared, **numbers.get(item, {})}) for item, shared in self.shared]
+        pieces = [
+            build_piece(item, {**shared, **numbers.get(item, {})}, True) for item, shared in self.shared
+        ]
         fresh = {part.name: part for part in compose(*pieces).parts}
         return replace(like, parts=tuple(fresh.get(part.name, part) for part in like.parts))
 
@@ -75,10 +77,3 @@ def _numeric(item: str) -> list[str]:
 
 def _value(item: str, name: str, given: Mapping[str, Any]) -> Any:
     return given[name] if name in given else find_entry(item).parameters[name].default
-
-
-def _build(item: str, arguments: Mapping[str, Any]) -> Any:
-    """As `build_method` builds a piece, without checking arguments that were checked as numbers."""
-    entry = find_entry(item)
-    built = entry.factory(**entry.current_names(arguments))
-    return replace(built, name=item) if isinstance(built, Method) else built

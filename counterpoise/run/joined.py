@@ -24,12 +24,10 @@ def join(simulations: Sequence[Simulation]) -> list[Simulation]:
         _check_alike(first, other)
     variants = find_variants([sim.method.spec for sim in simulations])
     chunk, compiled = first.settings.chunk * len(simulations), first.settings.compile is True
-    if not variants.differing:
-        trainer = StackedTrainer(first.work, chunk, compiled)
-        return [replace(sim, engine=replace(_engine_of(sim), trainer=trainer)) for sim in simulations]
-    trainer = StackedTrainer(first.work, chunk, compiled, variants)
+    trainer = StackedTrainer(first.work, chunk, compiled, variants if variants.differing else None)
     joined = [_vary(sim, variants, trainer) for sim in simulations]
-    _try_variants(joined)
+    if variants.differing:
+        _try_variants(joined)
     return joined
 
 

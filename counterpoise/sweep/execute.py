@@ -105,12 +105,13 @@ def _group_key(one: Order) -> str:
 
 def _skeleton(one: Order) -> Any:
     """The method without its numbers; as it is given where they cannot differ in one program, or where it is wrong."""
+    method: Any = one.config.get("method")
     if one.config.get("engine", {}).get("compile") is True:
-        return one.config["method"]
+        return method
     try:
-        return skeleton(one.config["method"])
+        return skeleton(method)
     except ConfigError:
-        return one.config["method"]
+        return method
 
 
 def run_group(orders: Group) -> list[str | None]:
@@ -133,7 +134,7 @@ def _run_apart(orders: Group) -> list[str | None]:
     """The runs of each method together; where there is only one method, one by one."""
     by_method: dict[str, list[Order]] = {}
     for one in orders:
-        by_method.setdefault(json.dumps(one.config["method"], sort_keys=True), []).append(one)
+        by_method.setdefault(json.dumps(one.config.get("method"), sort_keys=True), []).append(one)
     if len(by_method) == 1:
         return [run_one(one) for one in orders]
     ends = {one.path: end for own in by_method.values() for one, end in zip(own, run_group(own), strict=True)}
