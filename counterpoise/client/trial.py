@@ -38,16 +38,16 @@ class _GlobalDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
-        if torch.Tag.nondeterministic_seeded in func.tags and _rate(func, args, kwargs) != 0:
+        if torch.Tag.nondeterministic_seeded in func.tags and rate_of(func, args, kwargs) != 0:
             self.found.append(str(func).removeprefix("aten.").split(".")[0])
         return func(*args, **kwargs)
 
 
-def _rate(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """How much an operation drops, where it says so: attention is marked as a draw even where it drops nothing."""
+def rate_of(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """How much an operation drops, where it says so: attention, and recurrent layers on a GPU, are marked as draws even where they drop nothing."""
     for place, argument in enumerate(func._schema.arguments):
-        if argument.name == "dropout_p":
-            return args[place] if place < len(args) else kwargs.get("dropout_p", argument.default_value)
+        if argument.name in ("dropout_p", "dropout"):
+            return args[place] if place < len(args) else kwargs.get(argument.name, argument.default_value)
     return None
 
 

@@ -23,6 +23,7 @@ from runs import tiny
 from torch import Tensor, nn
 from torch.nn.functional import dropout, scaled_dot_product_attention
 
+from counterpoise.client.trial import rate_of
 from counterpoise.core.codec import digest
 from counterpoise.core.local import Local
 from counterpoise.core.method import MethodSpec
@@ -254,3 +255,11 @@ def test_joined_runs_equal_single_ones_with_dropout(monkeypatch: pytest.MonkeyPa
     for sim, state in zip(sims, states, strict=True):
         alone = run_rounds(simulate("fedavg", engine=STACKED, seed=sim.seed))
         assert distance(alone.params, state.params) < 1e-8
+
+
+def test_a_recurrent_layer_on_a_gpu_that_drops_nothing_is_not_taken_for_a_draw() -> None:
+    """On a GPU torch runs all recurrent layers by one operation, which is marked as a draw whatever it drops."""
+    operation = torch.ops.aten._cudnn_rnn.default
+    place = [argument.name for argument in operation._schema.arguments].index("dropout")
+    for rate in (0.0, 0.5):
+        assert rate_of(operation, [None] * place + [rate], {}) == rate
