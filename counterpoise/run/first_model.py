@@ -6,15 +6,16 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from counterpoise.client.trial import SAMPLES, UnfitInputError, example_of, takes, try_batch
+from counterpoise.client.trial import SAMPLES, UnfitInputError, example_of, refuse_lazy, takes, try_batch
 from counterpoise.core.method import Method
-from counterpoise.core.rng import key_bits
+from counterpoise.core.rng import generator, key_bits
 from counterpoise.data.dataset import whole_scaling
 from counterpoise.data.federation import Federation
 from counterpoise.errors import ConfigError, short
@@ -26,6 +27,37 @@ from counterpoise.models.model import MODELS, build_model
 from counterpoise.models.pretrained import check_patterns, freeze, load_weights
 from counterpoise.run.config.experiment import load_experiment
 from counterpoise.run.store.folder import RunFolder
+
+
+class Start(NamedTuple):
+    """How the model begins: [model] of a config, and whether parameters are drawn for the seed."""
+
+    draw_parameters: bool = False
+    weights: str | Path | None = None
+    freeze: Sequence[str] = ()
+    head: Head | None = None
+
+
+def first_module(
+    method: Method,
+    model: str | nn.Module,
+    federation: Federation,
+    dtype: torch.dtype,
+    seed: int,
+    start: Start,
+) -> nn.Module:
+    """A model given by name starts from parameters drawn for the seed; a module as it is, unless they are to be drawn."""
+    shape, classes, draw_parameters = federation.input_shape, len(federation.classes), start.draw_parameters
+    if isinstance(model, str):
+        model, draw_parameters = build_named_model(model, {}, shape, classes, seed)
+    refuse_lazy(model)
+    place = federation.train.x.device, dtype
+    example, stream = partial(first_inputs, federation, place), generator(seed, "init")
+    module = adapt_model(
+        method, model, stream, draw_parameters, start.head, start.freeze, place, example, classes
+    )
+    start_from(module, start.weights)
+    return module
 
 
 def build_named_model(

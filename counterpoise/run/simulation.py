@@ -6,30 +6,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
-from counterpoise.client.measure import measure, measure_many
-from counterpoise.client.probing import look, names_given, server_samples
+from counterpoise.client.measure import measure_many
+from counterpoise.client.probing import names_given
 from counterpoise.core.checked import checked
 from counterpoise.core.messages import Replies, Task
 from counterpoise.core.method import Method
-from counterpoise.core.part import Census, Measure, Measurement, Pair, call
+from counterpoise.core.part import Census, call
 from counterpoise.core.secret import SecretKey
-from counterpoise.core.tree import Params, Tree, bytes_of, stack, take, tmap
-from counterpoise.data.dataset import Samples
+from counterpoise.core.tree import Params, Tree, stack, take
 from counterpoise.engines.arithmetic import arithmetic, threads
 from counterpoise.engines.choose import EngineSettings
-from counterpoise.engines.embedded import EmbeddedEngine, Request, train_all
+from counterpoise.engines.embedded import Request, train_all
 from counterpoise.engines.rehearsal import try_round
 from counterpoise.engines.service import first_memory
 from counterpoise.engines.workplace import Engine, Workplace, open_task
-from counterpoise.errors import ConfigError
-from counterpoise.metrics import balanced_accuracy
 from counterpoise.metrics.probe import Probe
-from counterpoise.metrics.scoring import Scoring, count, count_all, score_clients
+from counterpoise.metrics.scoring import Scoring, count
 from counterpoise.run.caution import note_of_few_tests, warn_of_lost_tail
 from counterpoise.run.planning import check_patience, planning_part
+from counterpoise.run.scorer import Presented, Scorer
 from counterpoise.server.cohort import Cohort
 from counterpoise.server.round import (
     Outcome,
@@ -43,9 +40,7 @@ from counterpoise.server.round import (
     open_round,
     present,
 )
-from counterpoise.server.search import Scores, Traffic, propose_tasks
-
-EXACT_DIGITS = 12  # of a mean of recalls; further digits are rounding errors
+from counterpoise.server.search import propose_tasks
 
 
 @dataclass(frozen=True)
@@ -70,8 +65,12 @@ class Simulation:
         clients = len(self.work.federation.clients)
         # A bound by the median of all would let one client's update change those of others.
         bound = None if self.method.guard is not None else self.cohort.max_influence or None
-        known = self.validate, self._measure(), bound, self.seed, self.secret
+        known = self.scorer.validate, self.scorer.on_server, bound, self.seed, self.secret
         return Server(self.method, self.engine, clients, *known)
+
+    @property
+    def scorer(self) -> Scorer:
+        return Scorer(self.work, self.engine, self.scoring, self.probes)
 
     @property
     def census(self) -> Census:
@@ -147,40 +146,15 @@ class Simulation:
         )
 
     def evaluate(self, state: ServerState, tested: Tree | None = None) -> dict[str, Any]:
-        """Scores on the test set, and, where there are any, on the server's validation set and on held-out client samples.
-
-        `tested`: the counts of `count_all` on the test set, where they are known already.
-        """
-        federation = self.work.federation
+        """Scores of the model, and the charts of the method's parts; `tested` as in `Scorer.scores`."""
         with threads(self.settings.threads), arithmetic(self.settings.precision):
-            clients = federation.holders()
-            alone = not len(federation.test.y)  # a server without a test set
-            counted = count_all if alone else count
-            sums = self._measure_clients(state, clients, counted) if self.scoring.clients else {}
-            if alone:
-                tested = tmap(lambda leaf: leaf.sum(0), sums)
-            own = federation.validation
-            held = None if own is None else self._sums(state, own)
-            # the threshold is chosen on validation samples alone, never on those that it is scored on
-            scores = self.scoring.scores(
-                self._sums(state, federation.test) if tested is None else tested, held
-            )
-            if held is not None:
-                scores["validation"] = self.scoring.scores(held)
-            if self.scoring.clients:
-                scores["clients"] = score_clients(clients, list(sums["confusion"]))
-            if self.scoring.personal:
-                models = self.engine.measure_own(clients, *self.presented(state), count)
-                scores["personal"] = score_clients(clients, list(models["confusion"]))
-                scores["personal_balanced_accuracy"] = scores["personal"]["mean_client_balanced_accuracy"]
-            if self.probes:
-                scores["probes"] = self._probe(state)
-        return scores | self.diagnostics(state)
+            return self.scorer.scores(self.presented(state), tested) | self.diagnostics(state)
 
     def confusion(self, state: ServerState) -> Tensor:
         """Counts [true class, answer] of the scored model on the test set; of all models where each client has its own."""
         with threads(self.settings.threads), arithmetic(self.settings.precision):
-            confusion: Tensor = self._sums(state, self.work.federation.test, count)["confusion"]
+            sums = self.scorer.sums(self.presented(state), self.work.federation.test, count)
+        confusion: Tensor = sums["confusion"]
         return confusion
 
     def diagnostics(self, state: ServerState) -> dict[str, Any]:
@@ -192,26 +166,13 @@ class Simulation:
         """Names of the numbers that each probe gives."""
         return names_given(self.work.model, self.work.federation, self.probes)
 
-    def validate(self, models: Params, buffers: Params) -> Scores:
-        """Balanced accuracy of stacked models on the server's validation set, else on all held-out client samples."""
-        federation = self.work.federation
-        if federation.validation is not None:
-            given = self.work.model, models, buffers, federation.validation, federation.scaling
-            return Scores(balanced_accuracies(measure_many(*given, count)["confusion"]))
-        clients, number = federation.holders(), len(next(iter(models.values())))
-        pairs = [Pair(client, model) for client in clients for model in range(number)]
-        sums = self.engine.measure(pairs, models, buffers, count)
-        traffic = Traffic(len(clients) * (bytes_of(models) + bytes_of(buffers)), bytes_of(sums))
-        confusions = sums["confusion"].unflatten(0, (len(clients), number)).sum(0)
-        return Scores(balanced_accuracies(confusions), traffic)
-
     def close(self) -> None:
         """Stop worker processes."""
         self.engine.close()
 
-    def presented(self, state: ServerState) -> tuple[Params, Params]:
+    def presented(self, state: ServerState) -> Presented:
         """The parameters and buffers that are scored and saved."""
-        return present(self.method, state)
+        return Presented(*present(self.method, state))
 
     def module(self, state: ServerState) -> nn.Module:
         """The trained model as a torch module."""
@@ -223,41 +184,6 @@ class Simulation:
             {name: t.to(device) for name, t in tree.items()} for tree in (model.params(), model.buffers())
         )
         return params, buffers
-
-    def _measure(self) -> Measure | None:
-        """How a server rule may measure a model on the server's validation samples; None without such samples."""
-        federation = self.work.federation
-        if federation.validation is None:
-            return None
-        own = federation.validation
-        return lambda params, buffers, sums: measure(
-            self.work.model, params, buffers, own, federation.scaling, sums
-        )
-
-    def _sums(self, state: ServerState, samples: Samples, counted: Measurement = count_all) -> Tree:
-        """Of the scored model on these samples; where clients train alone, the sums of all their models.
-
-        All of them answer the same samples, so that accuracies and recalls of such sums are means over clients.
-        """
-        params, buffers = self.presented(state)
-        if (alone := self.method.alone) is not None:
-            if not isinstance(self.engine, EmbeddedEngine):
-                raise ConfigError(f"{alone.name} needs all clients in this process, to score their models")
-            return self.engine.measure_everyone(params, buffers, samples, counted)
-        return measure(self.work.model, params, buffers, samples, self.work.federation.scaling, counted)
-
-    def _probe(self, state: ServerState) -> dict[str, Any]:
-        """Probe name -> its numbers of the scored model."""
-        federation, (params, buffers) = self.work.federation, self.presented(state)
-        own = server_samples(federation)
-        return {**look(self.work.model, params, buffers, own, federation.scaling, self.probes)}
-
-    def _measure_clients(self, state: ServerState, clients: list[int], counted: Measurement) -> Tree:
-        """Sums [W, ...] of the model on the held-out samples of each of these clients."""
-        if self.method.alone is not None:
-            return self.engine.measure_own(clients, *self.presented(state), counted)
-        params, buffers = (tmap(lambda leaf: leaf.unsqueeze(0), tree) for tree in self.presented(state))
-        return self.engine.measure([Pair(client, 0) for client in clients], params, buffers, counted)
 
 
 def advance(
@@ -303,9 +229,3 @@ def _tested(simulations: Sequence[Simulation], states: Sequence[ServerState]) ->
     with threads(settings.threads), arithmetic(settings.precision):
         sums = measure_many(work.model, params, buffers, work.federation.test, work.federation.scaling)
     return [take(sums, run) for run in range(len(states))]
-
-
-def balanced_accuracies(confusions: Tensor) -> Tensor:
-    """[M] of confusions [M, C, C]; rounded, so that equal scores are equal in whatever order recalls were summed."""
-    scores = [round(balanced_accuracy(one) or 0.0, EXACT_DIGITS) for one in confusions.cpu()]
-    return torch.tensor(scores, dtype=torch.float64)

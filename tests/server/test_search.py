@@ -22,7 +22,7 @@ from counterpoise.data.federation import Federation
 from counterpoise.errors import ConfigError
 from counterpoise.metrics import balanced_accuracy
 from counterpoise.metrics.scoring import count
-from counterpoise.run import simulation
+from counterpoise.run import scorer
 from counterpoise.run.build import build_simulation
 from counterpoise.run.simulation import Simulation
 from counterpoise.server import search
@@ -157,7 +157,7 @@ def test_models_of_equal_balanced_accuracy_score_the_same_however_their_errors_l
     assert balanced_accuracy([[2, 18], [16, 4]]) != balanced_accuracy(
         [[3, 17], [17, 3]]
     )  # 0.15, rounded apart
-    one, other = simulation.balanced_accuracies(torch.tensor([[[2, 18], [16, 4]], [[3, 17], [17, 3]]]))
+    one, other = scorer.balanced_accuracies(torch.tensor([[[2, 18], [16, 4]], [[3, 17], [17, 3]]]))
     assert one == other
 
 
