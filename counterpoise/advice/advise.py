@@ -13,7 +13,6 @@ from counterpoise.advice.plan import (
     FINALISTS,
     HALVING,
     LATEST,
-    STARTUP,
     Clock,
     Rung,
     Time,
@@ -30,6 +29,7 @@ from counterpoise.results.recommendation import Recommendation
 from counterpoise.run.config.experiment import Experiment
 from counterpoise.run.learned import learned_in
 from counterpoise.sweep.run import Execution, hold_folder
+from counterpoise.sweep.workers import WorkerPool
 
 MOST_MINUTES = 100_000
 RATES = 3  # of each candidate
@@ -86,7 +86,9 @@ def advise_on(
     show: Show,
 ) -> Found:
     """Race the candidates within the minutes; the same call goes on after any stop."""
-    with hold_folder(out):
+    with hold_folder(out), WorkerPool(execution.processes) as pool:
+        if execution.on == "local" and execution.processes > 1:
+            pool.start()
         memory = Memory(out / "advice.json", outlook.goal.name, minutes)
         clock = Clock(60 * minutes, memory.spent)
 
@@ -94,8 +96,8 @@ def advise_on(
             memory.keep(spent=clock.spent)
             show(board)
 
-        race = Race(course, outlook.goal, out, execution, clock, keep)
-        finalists, finals = _run(race, outlook, memory, execution)
+        race = Race(course, outlook.goal, out, execution, clock, keep, pool)
+        finalists, finals = _run(race, outlook, memory)
         results = {trial.label: race.results(trial, finals) for trial in finalists}
         found = conclude(
             results, {one.label: one for one in finalists}, BASELINE, outlook.goal, outlook.data, outlook.held,
@@ -104,45 +106,39 @@ def advise_on(
         return Found(outlook, course, finalists, finals, found, race, memory.candidates)
 
 
-def _run(race: Race, outlook: Outlook, memory: Memory, execution: Execution) -> tuple[list[Trial], Rung]:
+def _run(race: Race, outlook: Outlook, memory: Memory) -> tuple[list[Trial], Rung]:
     """Rungs of ever fewer trials, then the finals; what was planned before a stop stays."""
     local = race.course.experiment.local
     if not memory.planned:
-        pace = _measure(race, trials_of(outlook.candidates[:1], local, 1))
-        rates, kept = _choose(
-            outlook.candidates, race.course.experiment, _time(race, execution, pace, HALVING)
-        )
+        _measure(race, trials_of(outlook.candidates[:1], local, 1))
+        rates, kept = _choose(outlook.candidates, race.course.experiment, race.time(HALVING))
         memory.keep(rates=rates, candidates=kept)
     trials = trials_of(outlook.candidates[: memory.candidates], local, memory.rates)
     for number in itertools.count():
-        rung = _rung(number, len(trials), race, memory, execution)
+        rung = _rung(number, len(trials), race, memory)
         if rung is None:
             break
         stage = f"rung {number + 1}: {len(trials)} trials, {rung.rounds} of {race.course.experiment.rounds} rounds"
         trials = better_half(race.rung(trials, rung, stage, (1 - LATEST) * race.clock.limit))
-    return _finals(finalists_of(trials), race, memory, execution)
+    return _finals(finalists_of(trials), race, memory)
 
 
-def _rung(number: int, trials: int, race: Race, memory: Memory, execution: Execution) -> Rung | None:
+def _rung(number: int, trials: int, race: Race, memory: Memory) -> Rung | None:
     """The rung of this number, remembered or planned now; None for the finals."""
     if number < len(memory.rungs):
         return memory.rungs[number]
     if memory.finals is not None:
         return None
     least = memory.rungs[-1].rounds if memory.rungs else 1
-    rung = plan_rung(
-        trials, race.course.experiment.rounds, _time(race, execution, race.pace(), HALVING), least
-    )
+    rung = plan_rung(trials, race.course.experiment.rounds, race.time(HALVING), least)
     if rung is not None:
         memory.keep(rungs=[*memory.rungs, rung])
     return rung
 
 
-def _finals(
-    finalists: list[Trial], race: Race, memory: Memory, execution: Execution
-) -> tuple[list[Trial], Rung]:
+def _finals(finalists: list[Trial], race: Race, memory: Memory) -> tuple[list[Trial], Rung]:
     """The finals; once more with more rounds or methods where they took less time than was thought."""
-    finals = memory.finals or _plan_finals(finalists, race, execution)
+    finals = memory.finals or _plan_finals(finalists, race)
     while True:
         memory.keep(finals=finals)
         kept = finalists[: finals.trials]
@@ -152,28 +148,20 @@ def _finals(
             f"finals: {len(kept)} methods, {finals.rounds} rounds, up to {finals.seeds} seeds",
             final=True,
         )
-        again = _plan_finals(finalists, race, execution)
+        again = _plan_finals(finalists, race, finals)
         if not is_more(again, finals):
             return kept, finals
         finals = again
 
 
-def _plan_finals(finalists: list[Trial], race: Race, execution: Execution) -> Rung:
-    return plan_finals(len(finalists), race.course.experiment.rounds, _time(race, execution, race.pace()))
+def _plan_finals(finalists: list[Trial], race: Race, done: Rung | None = None) -> Rung:
+    return plan_finals(len(finalists), race.course.experiment.rounds, race.time(), done)
 
 
-def _measure(race: Race, baseline: list[Trial]) -> float:
-    """Seconds per round, from the first rounds of the baseline."""
+def _measure(race: Race, baseline: list[Trial]) -> None:
+    """The first rounds of the baseline, for an estimate: it says little of other runs, since its process starts meanwhile."""
     rung = Rung(1, min(FIRST, race.course.experiment.rounds), 1)
     race.rung(baseline, rung, "how long a round takes", measured=False)
-    return race.round_alone()
-
-
-def _time(race: Race, execution: Execution, pace: float, share: float = 1.0) -> Time:
-    """What is left of the time, or of a share of it."""
-    starting = STARTUP if execution.processes > 1 else 0.0
-    seconds = race.clock.left - starting - (1 - share) * race.clock.limit
-    return Time(max(seconds, 0.0), execution.processes, pace)
 
 
 def _choose(candidates: Sequence[Candidate], experiment: Experiment, spend: Time) -> tuple[int, int]:

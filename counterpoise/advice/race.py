@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from counterpoise.advice.goal import Goal
-from counterpoise.advice.plan import FINALISTS, Clock, Rung
+from counterpoise.advice.plan import FINALISTS, Clock, Rung, Time
 from counterpoise.advice.trials import Course, Trial
 from counterpoise.results.results import RunResult
 from counterpoise.sweep.jobs import Job, given_up, result_of
 from counterpoise.sweep.run import Execution, Tally, run_jobs
+from counterpoise.sweep.workers import WorkerPool
 
-QUICKEST = 1e-4  # seconds of a round
+QUICKEST = 1e-4  # seconds
 
 
 class OutOfTimeError(Exception):
@@ -48,13 +49,20 @@ class Race:
     """Runs trials within the time, in a folder that remembers them."""
 
     def __init__(
-        self, course: Course, goal: Goal, out: Path, execution: Execution, clock: Clock, show: Show
+        self,
+        course: Course,
+        goal: Goal,
+        out: Path,
+        execution: Execution,
+        clock: Clock,
+        show: Show,
+        pool: WorkerPool | None = None,
     ) -> None:
         self.course, self.goal, self.out, self.clock = course, goal, out, clock
-        self._execution, self._show = execution, show
+        self._execution, self._show, self._pool = execution, show, pool
         self._ended: dict[str, RunResult] = {}
-        self._worked = 0.0  # seconds of all processes in rungs, and the rounds that ended in them
-        self._rounds = 0
+        self._measured: list[RunResult] = []  # those that tell how long others will take
+        self._worked = 0.0  # seconds of all processes in rungs
 
     def rung(
         self,
@@ -78,13 +86,16 @@ class Race:
             if self.clock.left <= until:
                 raise OutOfTimeError
 
-        before, began = self._rounds_ended(), self.clock.spent
+        began = self.clock.spent
+        known = {job.name for job in jobs if self._result(job) is not None}  # before a stop
         with suppress(OutOfTimeError):
-            run_jobs(stage, jobs, self.out, self._execution, show)
+            run_jobs(stage, jobs, self.out, self._execution, show, self._pool)
         standings = self._stand(trials, jobs)
         if measured:
             self._worked += (self.clock.spent - began) * min(self._execution.processes, len(jobs))
-            self._rounds += self._rounds_ended() - before
+            self._measured += [
+                self._ended[job.name] for job in jobs if job.name in self._ended.keys() - known
+            ]
         self._show(Board(stage, standings, 0, self.clock.left))
         return standings
 
@@ -99,17 +110,20 @@ class Race:
         jobs = self.course.jobs(trials, rung.rounds, self.course.seeds(rung.seeds, final=True))
         return {job.path(self.out): job.method for job in jobs}
 
-    def pace(self) -> float:
-        """Seconds that a process needs for a round, with all that runs and busy cores add to it."""
-        return max(self._worked / self._rounds, QUICKEST) if self._rounds else self.round_alone()
+    def time(self, share: float = 1.0) -> Time:
+        """What is left of the clock, or of a share of it, and what runs have taken so far."""
+        seconds = max(self.clock.left - (1 - share) * self.clock.limit, 0.0)
+        if not self._measured:
+            return Time(seconds, self._execution.processes, self._round_alone())
+        trained = [sum(run.seconds) for run in self._measured]
+        pace = sum(trained) / sum(len(run.rows) for run in self._measured)
+        overhead = (self._worked - sum(trained)) / len(trained)
+        return Time(seconds, self._execution.processes, max(pace, QUICKEST), max(overhead, QUICKEST))
 
-    def round_alone(self) -> float:
-        """Seconds of a round alone, without the first of a run, which is slower; all that was spent where none has ended."""
+    def _round_alone(self) -> float:
+        """Seconds of a round, without the first of a run, which is slower; all that was spent where none has ended."""
         seconds = [second for run in self._ended.values() for second in run.seconds[1:] or run.seconds]
         return max(statistics.fmean(seconds), QUICKEST) if seconds else self.clock.spent
-
-    def _rounds_ended(self) -> int:
-        return sum(len(run.rows) for run in self._ended.values())
 
     def _stand(self, trials: Sequence[Trial], jobs: Sequence[Job]) -> list[Standing]:
         return [self._standing(trial, jobs[place :: len(trials)]) for place, trial in enumerate(trials)]

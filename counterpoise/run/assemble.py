@@ -32,9 +32,10 @@ def load_dataset(table: DataTable) -> Dataset:
     return load_data(table.name, *given, **table.arguments)
 
 
-def load_federation(experiment: Experiment) -> Federation:
-    """The data of an experiment, cut into clients."""
-    data, table = load_dataset(experiment.data), experiment.partition
+def load_federation(experiment: Experiment, data: Dataset | None = None) -> Federation:
+    """The data of an experiment, cut into clients; `data` where it is loaded already."""
+    data = load_dataset(experiment.data) if data is None else data
+    table = experiment.partition
     if data.assignment is not None:
         _check_assigned(experiment, data)
         return assigned_federation(data)

@@ -52,8 +52,8 @@ class RayExecutor(Executor[Any]):
         ready, _ = self._ray.wait(list(busy))
         return [(task, self._result(task)) for task in ready]
 
-    def close(self) -> None:
-        pass
+    def stop(self, busy: Sequence[Any]) -> None:
+        """Nothing: the tasks end with the connection to the cluster."""
 
     def _result(self, task: Any) -> list[str | None] | str:
         try:

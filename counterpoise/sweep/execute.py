@@ -13,13 +13,14 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import torch
 
 from counterpoise.core.variants import skeleton
+from counterpoise.data.dataset import Dataset
 from counterpoise.data.federation import Federation
 from counterpoise.data.prepare import hold_out_classes
 from counterpoise.errors import ConfigError, CounterpoiseError, one_line
 from counterpoise.report.client_tables import ClientTable
 from counterpoise.report.pictures import Pictures
 from counterpoise.results.results import FAILURE
-from counterpoise.run.assemble import load_federation
+from counterpoise.run.assemble import load_dataset, load_federation
 from counterpoise.run.config.experiment import make_experiment
 from counterpoise.run.listener import Listener
 from counterpoise.run.runner import Member, resume, run_together, start
@@ -66,7 +67,8 @@ class Executor(Protocol[Handle]):
     def collect(self, busy: Sequence[Handle]) -> list[tuple[Handle, list[str | None] | str]]:
         """Wait until some end: the error of each run, or one line if the whole group was lost."""
 
-    def close(self) -> None: ...
+    def stop(self, busy: Sequence[Handle]) -> None:
+        """End what still runs; such runs can be resumed."""
 
 
 def order(job: Job, out: Path, alone: bool) -> Order:
@@ -173,7 +175,9 @@ def run_one(one: Order) -> str | None:
 
 
 def one_by_one(groups: Sequence[Group]) -> Generator[Event]:
-    """Execute the groups in this process."""
+    """Execute the groups in this process; files may have changed since it last did."""
+    _load.cache_clear()
+    _dataset.cache_clear()
     for members in groups:
         yield from (Event(one.path) for one in members)
         yield from _ended(members, run_group(members))
@@ -191,7 +195,7 @@ def share_out(groups: Sequence[Group], executor: Executor[Handle]) -> Generator[
             for handle, answer in executor.collect(list(busy)):
                 yield from _ended(busy.pop(handle), answer)
     finally:
-        executor.close()
+        executor.stop(list(busy))
 
 
 def use_one_thread() -> None:
@@ -238,6 +242,13 @@ def _ended(members: Group, answer: list[str | None] | str) -> Iterator[Event]:
 def _load(config: str, tuning: bool, held: float) -> Federation:
     """The data of a run, cut into clients; cached, since methods of one seed follow each other."""
     experiment = make_experiment(json.loads(config))
-    federation = load_federation(experiment)
+    federation = load_federation(experiment, _dataset(json.dumps(json.loads(config).get("data"))))
     federation = hold_out_classes(federation, held, experiment.seed) if held else federation
     return use_validation_as_test(federation) if tuning else federation
+
+
+@functools.lru_cache(maxsize=1)
+def _dataset(table: str) -> Dataset:
+    """The data set of a run; cached, since seeds only cut it otherwise."""
+    given = json.loads(table)
+    return load_dataset(make_experiment({} if given is None else {"data": given}).data)

@@ -18,12 +18,12 @@ from counterpoise.results.comparison import Comparison
 from counterpoise.results.labels import Labels
 from counterpoise.results.results import SWEEP, read_runs
 from counterpoise.run.store.folder import RunFolder
-from counterpoise.sweep.execute import Event, Group, group, one_by_one, order
+from counterpoise.sweep.execute import Event, Group, group, one_by_one, order, share_out
 from counterpoise.sweep.foreseen import edge_notes
 from counterpoise.sweep.jobs import Job, check_folders, expand, given_up, is_over
 from counterpoise.sweep.sweep import Sweep, load_sweep, write_sweep
 from counterpoise.sweep.tune import Tuned, choose_settings, jobs_of, searches_of
-from counterpoise.sweep.workers import in_workers
+from counterpoise.sweep.workers import WorkerPool
 from counterpoise.system.atomic import clear_temporaries, write_atomically
 
 UNTUNED = "not run: none of its settings could be scored"
@@ -79,20 +79,27 @@ def run_sweep(sweep: Sweep, out: Path, execution: Execution, show: Show = lambda
     )  # invalid sweeps are refused here, before anything is written
     with hold_folder(out):
         write_atomically(out / SWEEP, write_sweep(sweep).encode())
-        failures, lost = run_jobs("tuning", jobs_of(searches), out, execution, show)
-        unscored = failures | lost
-        tuned = choose_settings(sweep, searches, out)
-        jobs, untuned = _decide(sweep, tuned, out)
-        failures, lost = run_jobs("runs", jobs, out, execution, show)
+        with WorkerPool(execution.processes) as pool:
+            failures, lost = run_jobs("tuning", jobs_of(searches), out, execution, show, pool)
+            unscored = failures | lost
+            tuned = choose_settings(sweep, searches, out)
+            jobs, untuned = _decide(sweep, tuned, out)
+            failures, lost = run_jobs("runs", jobs, out, execution, show, pool)
         ended = _conclude(_study(sweep, out, jobs), out)
         return Finished(out, jobs, tuned, unscored, untuned | failures, lost, *ended)
 
 
 def run_jobs(
-    what: str, jobs: Sequence[Job], out: Path, execution: Execution, show: Show
+    what: str,
+    jobs: Sequence[Job],
+    out: Path,
+    execution: Execution,
+    show: Show,
+    pool: WorkerPool | None = None,
 ) -> tuple[Failures, Failures]:
     """Execute what is left; returns the runs that failed, and those that were given up, now or before.
 
+    `pool`: local workers that stay for further jobs; without one they end with these.
     A run that was given up would end the same way again, and has no result even if it reached its last round.
     """
     check_folders(jobs, out)
@@ -101,7 +108,7 @@ def run_jobs(
     paths = {one.path: job.path(out) for one, job in zip(orders, todo, strict=True)}
     tally, failures = Tally(what, len(jobs), len(jobs) - len(todo)), Failures()
     show(tally)
-    with closing(_execute(group(orders), execution)) as events:
+    with closing(_execute(group(orders), execution, pool)) as events:
         for event in events:
             tally = tally.after(event)
             show(tally)
@@ -123,12 +130,20 @@ def hold_folder(out: Path) -> Iterator[None]:
         yield
 
 
-def _execute(groups: Sequence[Group], execution: Execution) -> Generator[Event]:
+def _execute(
+    groups: Sequence[Group], execution: Execution, pool: WorkerPool | None = None
+) -> Generator[Event]:
     if groups and execution.on == "ray":
         from counterpoise.sweep.cluster import on_ray
 
-        return on_ray(groups, execution.processes)
-    return in_workers(groups, execution.processes) if execution.processes > 1 else one_by_one(groups)
+        yield from on_ray(groups, execution.processes)
+    elif execution.processes == 1:
+        yield from one_by_one(groups)
+    elif pool is not None:
+        yield from share_out(groups, pool)
+    else:
+        with WorkerPool(execution.processes) as own:
+            yield from share_out(groups, own)
 
 
 def _decide(sweep: Sweep, tuned: Sequence[Tuned], out: Path) -> tuple[list[Job], Failures]:

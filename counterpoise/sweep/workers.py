@@ -5,31 +5,34 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing.connection import wait
 from signal import SIGKILL
 
-from counterpoise.sweep.execute import Event, Executor, Group, share_out
-
-
-def in_workers(groups: Sequence[Group], processes: int) -> Generator[Event]:
-    """Execute the groups in this many processes of this machine."""
-    yield from share_out(groups, WorkerPool(processes))
+from counterpoise.sweep.execute import Executor, Group
 
 
 class WorkerPool(Executor["Worker"]):
-    """Workers, started when needed."""
+    """Workers, started when needed; within ``with`` they stay for what comes next."""
 
     def __init__(self, places: int) -> None:
         self.places = places
         self._idle: list[Worker] = []
         self._all: list[Worker] = []
 
+    def start(self) -> None:
+        """All workers now: they take seconds to get ready."""
+        while len(self._all) < self.places:
+            self._hire()
+
+    def _hire(self) -> None:
+        self._idle.append(Worker())
+        self._all.append(self._idle[-1])
+
     def submit(self, group: Group) -> Worker:
         if not self._idle:
-            self._idle.append(Worker())
-            self._all.append(self._idle[-1])
+            self._hire()
         worker = self._idle.pop()
         worker.submit(group)
         return worker
@@ -38,11 +41,20 @@ class WorkerPool(Executor["Worker"]):
         ready = wait([worker.answers.fileno() for worker in busy])
         answered = [(worker, worker.take()) for worker in busy if worker.answers.fileno() in ready]
         self._idle += [worker for worker, answer in answered if isinstance(answer, list)]
+        self.stop([worker for worker, answer in answered if isinstance(answer, str)])  # it was lost
         return answered
 
-    def close(self) -> None:
-        for worker in self._all:
+    def stop(self, busy: Sequence[Worker]) -> None:
+        for worker in busy:
             worker.stop()
+            self._all.remove(worker)
+
+    def __enter__(self) -> WorkerPool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._idle.clear()
+        self.stop(self._all[:])
 
 
 class Worker:

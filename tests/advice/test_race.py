@@ -57,12 +57,13 @@ def test_finalists_are_methods_at_their_best_rate_the_baseline_first() -> None:
 
 
 def test_rungs_share_the_time_and_none_costs_more_than_its_part() -> None:
-    spend = Time(seconds=600.0, processes=2, pace=0.25)
-    rung = plan_rung(32, 100, spend)  # three halvings: 32, 16, 8, then the finals
-    assert rung is not None
-    assert (rung.trials, rung.seeds) == (32, 1)
-    cost = rung.trials * (rung.rounds * 0.25 + OVERHEAD)
-    assert cost <= SAFETY * 600.0 * 2 / 3 < cost + 32 * 0.25
+    for seconds, rungs in ((900.0, 3), (600.0, 2), (300.0, 1), (150.0, 1)):
+        rung = plan_rung(32, 100, Time(seconds, processes=2, pace=0.25))  # at most 32, 16, 8, then the finals
+        assert rung is not None
+        assert (rung.trials, rung.seeds) == (32, 1)
+        assert (rung.rounds >= 50) == (seconds > 150)  # fewer rungs before they are short
+        cost = rung.trials * (rung.rounds * 0.25 + OVERHEAD)
+        assert cost <= SAFETY * seconds * 2 / rungs < cost + 32 * 0.25
 
 
 def test_with_time_to_spare_all_run_their_rounds_over_several_seeds() -> None:
@@ -81,7 +82,10 @@ def test_no_rung_is_shorter_than_the_one_before() -> None:
     rung = plan_rung(32, 100, spend)
     assert rung is not None
     assert plan_rung(32, 100, spend, least=rung.rounds) == rung
-    assert plan_rung(32, 100, spend, least=rung.rounds + 1) is None
+    longer = plan_rung(32, 100, spend, least=rung.rounds + 1)  # a single one
+    assert longer is not None
+    assert longer.rounds > rung.rounds
+    assert plan_rung(32, 100, Time(400.0, 2, 0.25), least=80) is None
 
 
 @pytest.mark.parametrize(
@@ -93,6 +97,13 @@ def test_the_finals_have_fewer_methods_before_they_have_fewer_rounds(
 ) -> None:
     finals = plan_finals(4, 100, Time(seconds, processes=1, pace=0.5))
     assert (finals.trials, finals.rounds, finals.seeds) == (trials, rounds, MOST_SEEDS)
+
+
+def test_finals_that_have_ended_need_no_time_again() -> None:
+    spend = Time(seconds=400.0, processes=1, pace=0.5)  # six runs of 100 rounds
+    assert plan_finals(4, 100, spend).trials == 2
+    assert plan_finals(4, 100, spend, done=Rung(3, 100, 10)) == Rung(4, 100, MOST_SEEDS)
+    assert plan_finals(4, 100, spend, done=Rung(3, 50, 10)).trials == 2  # shorter ones do not count
 
 
 def test_finals_are_run_again_only_for_more_methods_or_rounds() -> None:

@@ -17,16 +17,18 @@ from runs import TINY, assert_refused, call, read_strictly
 from sweeps import METHODS, ends_of, run_here, table_of, tiny_sweep, write_tiny_sweep
 
 from counterpoise.cli.progress import RunsBar
+from counterpoise.data.dataset import Dataset
 from counterpoise.data.federation import Federation
 from counterpoise.errors import ConfigError
-from counterpoise.run.assemble import load_federation
+from counterpoise.run.assemble import load_dataset, load_federation
 from counterpoise.run.config.experiment import Experiment, load_experiment
+from counterpoise.run.config.tables import DataTable
 from counterpoise.run.runner import resume
 from counterpoise.run.store.folder import RunFolder
 from counterpoise.sweep import execute
 from counterpoise.sweep.execute import group, order, run_one
 from counterpoise.sweep.jobs import expand
-from counterpoise.sweep.run import Execution, Tally, run_sweep
+from counterpoise.sweep.run import Execution, Tally, run_jobs, run_sweep
 from counterpoise.sweep.workers import WorkerPool
 
 # Legal by every rule that can be checked without the data: 489 samples cannot be cut into so many clients.
@@ -192,14 +194,56 @@ def test_the_result_as_json(tmp_path: Path) -> None:
 def test_methods_of_one_seed_load_their_data_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     loads: list[int] = []
 
-    def load(experiment: Experiment) -> Federation:
+    def load(experiment: Experiment, data: Dataset | None) -> Federation:
         loads.append(experiment.seed)
-        return load_federation(experiment)
+        return load_federation(experiment, data)
 
     monkeypatch.setattr(execute, "load_federation", load)
     methods = [*METHODS, {"name": "slow", "method": "fedavg", "local": {"lr": 0.01}}]
     run_here(tiny_sweep(methods=methods), tmp_path)
     assert loads == [0, 1]
+
+
+def test_seeds_share_one_data_set_and_the_next_sweep_reads_it_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loads: list[str] = []
+
+    def load(table: DataTable) -> Dataset:
+        loads.append(table.name)
+        return load_dataset(table)
+
+    monkeypatch.setattr(execute, "load_dataset", load)
+    run_here(tiny_sweep(), tmp_path / "one")
+    assert loads == [TINY["data"]["name"]]
+    run_here(tiny_sweep(), tmp_path / "other")
+    assert len(loads) == 2
+
+
+def test_workers_stay_for_the_next_jobs(tmp_path: Path) -> None:
+    jobs = expand(tiny_sweep())
+    with WorkerPool(2) as pool:
+        seen = []
+        for some in (jobs[:2], jobs[2:]):
+            failures, _ = run_jobs("runs", some, tmp_path, Execution("local", 2), lambda tally: None, pool)
+            assert not failures
+            seen.append({worker._process.pid for worker in pool._all})
+        workers = pool._all[:]
+    assert seen[0] == seen[1]
+    assert len(seen[0]) == 2
+    assert all(worker._process.poll() is not None for worker in workers)
+
+
+def test_a_stop_ends_the_running_and_the_pool_goes_on(tmp_path: Path) -> None:
+    long = [order(job, tmp_path, alone=False) for job in expand(tiny_sweep(base={"rounds": 100_000}))]
+    short = order(expand(tiny_sweep())[0], tmp_path / "short", alone=False)
+    with WorkerPool(1) as pool:
+        with closing(execute.share_out(group(long), pool)) as events:
+            next(events)
+            first = pool._all[0]
+        assert first._process.poll() is not None
+        assert pool._all == []
+        assert [event.error for event in execute.share_out(group([short]), pool)] == [None, None]
 
 
 def test_orders_hold_what_was_given_and_one_process_beside_others(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def scrambled(federation: Federation) -> Federation:
 
 
 def tuned_with(
-    load: Callable[[Any], Federation], out: Path, monkeypatch: pytest.MonkeyPatch
+    load: Callable[..., Federation], out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[str, str]:
     """What tuning notes and the table says when data are loaded in this way."""
     execute._load.cache_clear()
@@ -95,7 +95,7 @@ def tuned_with(
 def test_tuning_never_looks_at_the_test_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tuning, table = tuned_with(load_federation, tmp_path / "plain", monkeypatch)
     other_tuning, other_table = tuned_with(
-        lambda experiment: scrambled(load_federation(experiment)), tmp_path / "scrambled", monkeypatch
+        lambda *given: scrambled(load_federation(*given)), tmp_path / "scrambled", monkeypatch
     )
     assert tuning == other_tuning
     assert table != other_table
