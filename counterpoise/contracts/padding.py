@@ -12,8 +12,8 @@ from counterpoise.core.messages import Task
 from counterpoise.core.method import MethodSpec
 from counterpoise.core.part import Batch
 from counterpoise.core.rng import generator
+from counterpoise.engines.opening import open_task
 from counterpoise.engines.service import first_memory
-from counterpoise.engines.workplace import open_task
 from counterpoise.run.simulation import Simulation
 from counterpoise.server.round import announce
 

@@ -17,9 +17,10 @@ from counterpoise.core.tree import leaves, tmap
 from counterpoise.engines.arithmetic import Precision
 from counterpoise.engines.embedded import EmbeddedEngine
 from counterpoise.engines.loop import LoopTrainer
+from counterpoise.engines.opening import Trainer
 from counterpoise.engines.processes import ProcessTrainer, available_cores, can_fork
 from counterpoise.engines.stacked import StackedTrainer
-from counterpoise.engines.workplace import Trainer, Workplace
+from counterpoise.engines.workplace import Workplace
 from counterpoise.errors import ConfigError, short
 from counterpoise.registry.schema import Count, Interval, Whole
 from counterpoise.registry.settings import Settings

@@ -17,6 +17,7 @@ from counterpoise.core.protocol import Rejection
 from counterpoise.core.tree import Params, Tree, add, bytes_of, stack, take, tmap
 from counterpoise.data.dataset import Samples
 from counterpoise.engines.memories import Memories, Memory
+from counterpoise.engines.opening import Trainer, Workload
 from counterpoise.engines.service import (
     first_memory,
     measure_held_out,
@@ -29,7 +30,7 @@ from counterpoise.engines.service import (
     train,
 )
 from counterpoise.engines.sums import asked_for, by_part, numbers_of, plain_facts, sum_client, sum_numbers
-from counterpoise.engines.workplace import Engine, Trainer, Workload, Workplace
+from counterpoise.engines.workplace import Engine, Workplace
 from counterpoise.privacy.layout import Layout
 
 

@@ -15,14 +15,8 @@ from counterpoise.core.part import Stats
 from counterpoise.core.tree import Tree, bytes_of, tmap
 from counterpoise.engines.arithmetic import threads
 from counterpoise.engines.memories import Memory
-from counterpoise.engines.workplace import (
-    Opened,
-    Workload,
-    Workplace,
-    batches_of,
-    check_replies_fit,
-    open_task,
-)
+from counterpoise.engines.opening import Opened, Workload, batches_of, open_task
+from counterpoise.engines.workplace import Workplace, check_replies_fit
 
 
 @dataclass(frozen=True)

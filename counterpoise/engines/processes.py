@@ -25,8 +25,9 @@ from counterpoise.core.messages import Broadcast, Result, Task
 from counterpoise.core.tree import SEPARATOR, bytes_of, unflatten
 from counterpoise.engines.loop import train_task
 from counterpoise.engines.memories import Memory
+from counterpoise.engines.opening import Workload
 from counterpoise.engines.slab import Slab, as_places
-from counterpoise.engines.workplace import Workload, Workplace, check_replies_fit
+from counterpoise.engines.workplace import Workplace, check_replies_fit
 from counterpoise.errors import RunError, is_out_of_memory
 
 LOST = (EOFError, BrokenPipeError, ConnectionResetError)

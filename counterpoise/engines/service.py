@@ -12,7 +12,8 @@ from counterpoise.core.messages import Result
 from counterpoise.core.part import Measurement, Pair
 from counterpoise.core.tree import Params, Tree, finite_rows, leaves, take, tmap
 from counterpoise.engines.memories import Memory
-from counterpoise.engines.workplace import Trainer, Workload, Workplace
+from counterpoise.engines.opening import Trainer, Workload
+from counterpoise.engines.workplace import Workplace
 
 
 def first_memory(work: Workplace, params: Params, buffers: Params) -> Memory:

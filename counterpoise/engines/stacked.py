@@ -18,7 +18,8 @@ from counterpoise.core.tree import Params, Tree, concatenate, stack, take, tmap
 from counterpoise.core.variants import Variants
 from counterpoise.engines.captured import CapturedSteps, CompiledStep, StackedStep, shape_of
 from counterpoise.engines.lanes import choose_width, schedule
-from counterpoise.engines.workplace import Opened, Workload, Workplace, visits_of
+from counterpoise.engines.opening import Opened, Workload, visits_of
+from counterpoise.engines.workplace import Workplace
 from counterpoise.errors import ConfigError
 
 MOST_CAPTURED = 8  # shapes of chunks that are kept captured; further ones run uncaptured

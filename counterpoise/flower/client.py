@@ -14,8 +14,9 @@ from counterpoise.core.tree import Params, Tree, rows, take, tmap
 from counterpoise.engines import service
 from counterpoise.engines.arithmetic import threads
 from counterpoise.engines.loop import LoopTrainer
+from counterpoise.engines.opening import Workload
 from counterpoise.engines.sums import sum_client
-from counterpoise.engines.workplace import Workload, Workplace
+from counterpoise.engines.workplace import Workplace
 from counterpoise.errors import CounterpoiseError
 from counterpoise.flower import messages
 from counterpoise.flower.hello import answer_hello

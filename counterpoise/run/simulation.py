@@ -19,9 +19,10 @@ from counterpoise.core.tree import Params, Tree, stack, take
 from counterpoise.engines.arithmetic import arithmetic, threads
 from counterpoise.engines.choose import EngineSettings
 from counterpoise.engines.embedded import Request, train_all
+from counterpoise.engines.opening import open_task
 from counterpoise.engines.rehearsal import try_round
 from counterpoise.engines.service import first_memory
-from counterpoise.engines.workplace import Engine, Workplace, open_task
+from counterpoise.engines.workplace import Engine, Workplace
 from counterpoise.metrics.probe import Probe
 from counterpoise.metrics.scoring import Scoring, count
 from counterpoise.run.caution import note_of_few_tests, warn_of_lost_tail

@@ -19,7 +19,7 @@ from counterpoise.core.messages import Broadcast, Task
 from counterpoise.core.method import PARTS, Method, MethodSpec, build_method, compose
 from counterpoise.core.part import Batch, Outputs, Part, Stats, call
 from counterpoise.core.tree import Params, Tree, add, tmap
-from counterpoise.engines.workplace import open_task
+from counterpoise.engines.opening import open_task
 
 WAYS: list[Differentiate] = [functional_gradient, direct_gradient]
 NAMES = [name for name in PARTS.names() if PARTS.build(name).penalty is not None]

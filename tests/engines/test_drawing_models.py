@@ -28,7 +28,7 @@ from counterpoise.core.codec import digest
 from counterpoise.core.local import Local
 from counterpoise.core.method import MethodSpec
 from counterpoise.engines.choose import EngineSettings
-from counterpoise.engines.workplace import open_task
+from counterpoise.engines.opening import open_task
 from counterpoise.errors import ConfigError
 from counterpoise.run.build import build_simulation
 from counterpoise.run.runner import resume, start

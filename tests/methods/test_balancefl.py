@@ -25,7 +25,7 @@ from counterpoise.core.messages import Task
 from counterpoise.core.part import Stats
 from counterpoise.core.tree import Params, take
 from counterpoise.engines.choose import EngineSettings
-from counterpoise.engines.workplace import open_task
+from counterpoise.engines.opening import open_task
 from counterpoise.errors import ConfigError
 from counterpoise.run.simulation import Simulation
 from counterpoise.server.round import ServerState, announce

@@ -136,8 +136,8 @@ def test_pooled_training_takes_the_steps_of_the_federated_run(
 
 
 def _steps(sim: Simulation, state: object) -> int:
+    from counterpoise.engines.opening import open_task
     from counterpoise.engines.service import first_memory
-    from counterpoise.engines.workplace import open_task
     from counterpoise.server.round import announce
 
     [task] = sim.tasks(state)  # type: ignore[arg-type]

@@ -26,7 +26,7 @@ from counterpoise.core.messages import Broadcast, Task
 from counterpoise.core.method import Method, MethodSpec, find_entry
 from counterpoise.core.part import Gradient, Part, Step
 from counterpoise.core.tree import Params
-from counterpoise.engines.workplace import open_task
+from counterpoise.engines.opening import open_task
 from counterpoise.errors import ConfigError
 from counterpoise.parts.group_momentum import group_momentum, sum_of_units
 

@@ -19,7 +19,7 @@ from counterpoise.core.messages import Broadcast, Task
 from counterpoise.core.method import MethodSpec
 from counterpoise.core.part import ClientData
 from counterpoise.core.rng import generator
-from counterpoise.engines.workplace import Opened, open_task
+from counterpoise.engines.opening import Opened, open_task
 from counterpoise.errors import ConfigError
 from counterpoise.parts.resample import resample
 from counterpoise.server.round import diagnose

@@ -12,7 +12,7 @@ from counterpoise.core.local import Local
 from counterpoise.core.messages import Broadcast, Task
 from counterpoise.core.part import ClientData
 from counterpoise.core.rng import generator
-from counterpoise.engines.workplace import open_task
+from counterpoise.engines.opening import open_task
 
 
 def _balanced(labels: torch.Tensor) -> ClientData:
