@@ -33,6 +33,7 @@ RATES: list[tuple[Any, float]] = [
     (["fedavg", "logit_adjustment"], 0.4),
     (["fedavg", {"resample": {"rate": 0.6}}], 0.4),
     (["fedcgnm", {"resample": {"rate": 0.6}}], 0.8),
+    ("counterpoise", 0.2),
 ]
 METHODS: list[Any] = [
     {"name": _name(method), "method": method, "local": {"lr": rate}} for method, rate in RATES
