@@ -2,6 +2,7 @@
 
     python benchmarks/gpu.py [--models mlp,convnet,resnet18] [--methods fedavg,scaffold,fedcm] [--ways captured,compiled]
     python benchmarks/gpu.py --skew [--models convnet,resnet18]     # unequal clients against equal ones, as many steps in all
+    python benchmarks/gpu.py --variants 8 [--models mlp]            # FedProx with so many values of mu: in one program, and one after another
 
 Every entry trains the same ten clients (batch 50, 20 steps) on data that lies on the device; medians over repeats.
 The plain loop may use TF32, as torch's convolutions do by default.
@@ -20,6 +21,7 @@ import torch
 from torch import nn
 
 from counterpoise.core.local import Local
+from counterpoise.core.method import MethodSpec
 from counterpoise.data.dataset import Samples, no_scaling
 from counterpoise.data.federation import Federation
 from counterpoise.engines.arithmetic import Precision, arithmetic
@@ -70,6 +72,17 @@ def stacked(
     data: Federation, module: nn.Module, method: str, compiled: bool, precision: Precision, seeds: int = 1
 ) -> Callable[[], None]:
     """A round of ours; with several seeds a round of each, in one program."""
+    return joined(data, module, [(method, seed) for seed in range(seeds)], compiled, precision)
+
+
+def joined(
+    data: Federation,
+    module: nn.Module,
+    runs: Sequence[tuple[MethodSpec, int]],
+    compiled: bool,
+    precision: Precision,
+) -> Callable[[], None]:
+    """A round of runs, each of a method and a seed, in one program."""
     simulations = [
         build_simulation(
             data,
@@ -80,7 +93,7 @@ def stacked(
             seed=seed,
             engine=EngineSettings("stacked", "cuda", compile=compiled, precision=precision),
         )
-        for seed in range(seeds)
+        for method, seed in runs
     ]
     together = join(simulations)
     states = [sim.open() for sim in together]
@@ -128,6 +141,21 @@ def compare_skew(name: str, way: str, precision: Precision) -> None:
     )
 
 
+def compare_variants(name: str, count: int, precision: Precision) -> None:
+    """Runs that differ in a number of their method: one after another, and in one captured program, in turns."""
+    shape, arguments = MODELS_BY_NAME[name]
+    data, module = federation(shape), MODELS.build(name, arguments)(shape, 10).cuda()
+    variants: list[tuple[MethodSpec, int]] = [({"fedprox": {"mu": 0.01 * (k + 1)}}, 0) for k in range(count)]
+    alone = [joined(data, module, [one], False, precision) for one in variants]
+    together = joined(data, module, variants, False, precision)
+    apart = sum(milliseconds(run) for run in alone)
+    spent = milliseconds(together)
+    print(
+        f"  {name:<9} {count} variants of FedProx, captured {precision}: {apart:.3f} ms a step of all one after another, {spent:.3f} ms in one program, {spent / apart:.2f}",
+        flush=True,
+    )
+
+
 def main() -> None:
     options = argparse.ArgumentParser()
     options.add_argument("--models", default=",".join(MODELS_BY_NAME))
@@ -137,8 +165,14 @@ def main() -> None:
     options.add_argument("--seeds", type=int, default=10, help="runs in one program, for the second table")
     options.add_argument("--stem", default="cifar", help="of the ResNet-18 of the second table")
     options.add_argument("--skew", action="store_true", help="unequal clients against equal ones")
+    options.add_argument("--variants", type=int, default=0, help="so many values of mu in one program")
     chosen = options.parse_args()
     print(torch.cuda.get_device_name(), torch.__version__)
+    if chosen.variants:
+        for name, precision in product(chosen.models.split(","), chosen.precisions.split(",")):
+            with arithmetic(precision):
+                compare_variants(name, chosen.variants, precision)
+        return
     if chosen.skew:
         for name, way, precision in product(
             *(given.split(",") for given in (chosen.models, chosen.ways, chosen.precisions))
