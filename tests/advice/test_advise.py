@@ -77,6 +77,15 @@ def test_an_obvious_winner_is_recommended(digits: Advice) -> None:
     assert "The server learns" in digits.paragraph
 
 
+def test_further_runs_are_planned_with_what_those_before_them_took(digits: Advice) -> None:
+    race = digits.found.race
+    spend, runs = race.time(), race._measured
+    rounds = sum(len(run.rows) for run in runs)
+    assert runs
+    assert len(runs) * spend.overhead + rounds * spend.pace == pytest.approx(race._worked)
+    assert spend.pace == pytest.approx(sum(sum(run.seconds) for run in runs) / rounds)
+
+
 def test_what_is_recommended_can_be_run(digits: Advice) -> None:
     experiment = load_experiment(digits.toml)
     assert experiment.tables()["method"] == digits.method
