@@ -87,9 +87,9 @@ def advise_on(
 ) -> Found:
     """Race the candidates within the minutes; the same call goes on after any stop."""
     with hold_folder(out), WorkerPool(execution.processes) as pool:
-        if execution.on == "local" and execution.processes > 1:
-            pool.start()
         memory = Memory(out / "advice.json", outlook.goal.name, minutes)
+        if execution.on == "local" and execution.processes > 1 and not memory.planned:
+            pool.start()
         clock = Clock(60 * minutes, memory.spent)
 
         def keep(board: Board) -> None:

@@ -93,9 +93,8 @@ class Race:
         standings = self._stand(trials, jobs)
         if measured:
             self._worked += (self.clock.spent - began) * min(self._execution.processes, len(jobs))
-            self._measured += [
-                self._ended[job.name] for job in jobs if job.name in self._ended.keys() - known
-            ]
+            new = self._ended.keys() - known
+            self._measured += [self._ended[job.name] for job in jobs if job.name in new]
         self._show(Board(stage, standings, 0, self.clock.left))
         return standings
 

@@ -241,14 +241,15 @@ def _ended(members: Group, answer: list[str | None] | str) -> Iterator[Event]:
 @functools.lru_cache(maxsize=1)
 def _load(config: str, tuning: bool, held: float) -> Federation:
     """The data of a run, cut into clients; cached, since methods of one seed follow each other."""
-    experiment = make_experiment(json.loads(config))
-    federation = load_federation(experiment, _dataset(json.dumps(json.loads(config).get("data"))))
+    tables = json.loads(config)
+    experiment = make_experiment(tables)
+    alone = {key: tables[key] for key in ("data",) if key in tables}
+    federation = load_federation(experiment, _dataset(json.dumps(alone)))
     federation = hold_out_classes(federation, held, experiment.seed) if held else federation
     return use_validation_as_test(federation) if tuning else federation
 
 
 @functools.lru_cache(maxsize=1)
-def _dataset(table: str) -> Dataset:
+def _dataset(config: str) -> Dataset:
     """The data set of a run; cached, since seeds only cut it otherwise."""
-    given = json.loads(table)
-    return load_dataset(make_experiment({} if given is None else {"data": given}).data)
+    return load_dataset(make_experiment(json.loads(config)).data)
