@@ -17,7 +17,6 @@ from counterpoise.results.student import mean_error, mean_interval
 
 ENOUGH_SEEDS = 6  # pairs, below which confidence is not high
 ENOUGH_SAMPLES = 10  # validation samples of the rarest class, below which it is not high either
-FEW_SAMPLES = 3  # below which a guess takes more
 
 Finals: TypeAlias = Mapping[str, Mapping[int, RunResult]]  # runs by label and seed
 
@@ -45,6 +44,14 @@ class Gain(NamedTuple):
     mean: float
     error: float  # standard error; infinite with one pair
     interval: tuple[float, float] | None
+
+    @property
+    def is_likely(self) -> bool:
+        """Beyond one standard error it is the better guess, even where the interval includes zero.
+
+        The error holds the noise of few validation samples already, if they are drawn anew with each seed.
+        """
+        return self.mean > self.error
 
 
 def gain_of(label: str, differences: Sequence[float], held: Held, compared: int) -> Gain:
@@ -96,16 +103,11 @@ def conclude(
         tried = f"{len(trials)} methods were tried, and {len(gains)} of them over {best.pairs} seeds"
         return Recommendation("", baseline, baseline, goal.words, tried)
     confidence, why = _confidence(best, data, held, notes)
-    method = best.label if confidence != "low" or _is_likely(best, held) else baseline
+    method = best.label if confidence != "low" or best.is_likely else baseline
     found = Recommendation(
         "", method, baseline, goal.words, why, confidence, best.label, best.mean, best.interval
     )
     return _with_costs(found, finals, data)
-
-
-def _is_likely(gain: Gain, held: Held) -> bool:
-    """A gain whose interval includes zero is still the better guess beyond one standard error; beyond two where there is next to nothing to score it on."""
-    return gain.mean > (1 if held.rarest >= FEW_SAMPLES else 2) * gain.error
 
 
 def _confidence(gain: Gain, data: Figures, held: Held, notes: Sequence[str]) -> tuple[Confidence, str]:

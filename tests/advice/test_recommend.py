@@ -96,11 +96,14 @@ def test_a_gain_within_the_noise_cannot_be_told() -> None:
     assert found.paragraph.startswith("Cannot tell: a has the best mean")
 
 
-def test_a_likely_gain_is_a_guess_and_takes_more_where_there_is_little_to_score_it_on() -> None:
-    noisy = plus([0.10, -0.02, 0.08, 0.09, -0.03, 0.10, 0.08, 0.07])  # 1.7 standard errors
-    found = decide(a=noisy)
+def test_a_gain_beyond_its_standard_error_is_a_guess() -> None:
+    likely = plus([0.10, -0.02, 0.08, 0.09, -0.03, 0.10, 0.08, 0.07])  # 1.7 standard errors
+    found = decide(a=likely)
     assert (found.method, found.confidence) == ("a", "low")
-    assert decide(HELD._replace(rarest=2), a=noisy).method == "fedavg"
+    few = decide(HELD._replace(rarest=2), a=likely)  # the error holds the noise of few samples already
+    assert (few.method, few.confidence) == ("a", "low")
+    unlikely = plus([0.10, -0.09, 0.08, 0.09, -0.10, 0.10, -0.12, 0.07])  # 0.5 standard errors
+    assert decide(a=unlikely).method == "fedavg"
 
 
 def test_the_baseline_stays_where_nothing_is_better() -> None:
