@@ -22,6 +22,7 @@ from counterpoise.models.masks import asks_for_masks, whole_masks
 from counterpoise.models.norms import counts_batches, goes_by_batches, with_own_norms
 from counterpoise.models.outputs import logits_of
 from counterpoise.models.patches import by_patches
+from counterpoise.models.recurrent import has_recurrent_layers, without_cudnn
 
 _INNER, _HEAD = "inner.", "head."
 
@@ -69,6 +70,7 @@ class FunctionalModel:
             self._training = _Splitter(by_patches(self._training.inner))
         self.dtype = next(module.parameters()).dtype
         self.chain = None if half else chain_of(module)
+        self._recurrence = without_cudnn if has_recurrent_layers(module) else nullcontext
         self._masking = whole_masks if asks_for_masks(module) else nullcontext
         self.has_images = any(isinstance(m, nn.Conv2d) for m in module.modules())
 
@@ -109,7 +111,8 @@ class FunctionalModel:
         buffers = {name: b.clone() for name, b in buffers.items()} if train else buffers
         splitter = (self._training if train else self._scoring).train(train)
         state = {_INNER + name: value for name, value in (params | buffers).items()}
-        with self._autocast(x, train), self._drawing(key if train else None), self._masking():
+        drawing = self._drawing(key if train else None)
+        with self._autocast(x, train), drawing, self._masking(), self._recurrence():
             outputs = functional_call(splitter, state, (x,))
         return Outputs(outputs.logits.to(self.dtype), outputs.features.to(self.dtype)), buffers
 

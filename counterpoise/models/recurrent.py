@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from counterpoise.errors import ConfigError
 
 RECURRENT = (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)
+
+
+def has_recurrent_layers(module: nn.Module) -> bool:
+    """Whether a network has one of torch's own recurrent layers."""
+    return any(isinstance(layer, nn.RNNBase) for layer in module.modules())
+
+
+def without_cudnn() -> AbstractContextManager[object]:
+    """Within it recurrent layers run on a GPU as they do on a CPU: those of cuDNN want all weights at one address, which stacked clients do not have."""
+    return torch.backends.cudnn.flags(enabled=False)
 
 
 def drop_between_layers(

@@ -10,6 +10,7 @@ from federations import GPU_LOOP, GPU_STACKED, LOOP, STACKED, all_state, distanc
 from foreign import CLASSES, NETWORKS, Foreign, inputs_like
 from torch import Tensor, nn
 
+from counterpoise.client.functional import FunctionalModel
 from counterpoise.core.codec import digest
 from counterpoise.core.local import Local
 from counterpoise.core.rng import generator
@@ -110,6 +111,30 @@ class _Bent(nn.Module):
 def test_a_model_that_is_not_its_head_on_its_features_is_refused(build: type[nn.Module]) -> None:
     with pytest.raises(ConfigError, match=r"head\(features\(x\)\) must be what the model gives for x"):
         trained(Foreign(build, ""), LOOP)
+
+
+class _Spy(nn.Module):
+    """Notes whether cuDNN was on when it was called."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer, self.head, self.seen = layer, nn.Linear(5, CLASSES), set[bool]()
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.seen.add(torch.backends.cudnn.enabled)
+        out = self.layer(x)
+        return self.head((out[0] if isinstance(out, tuple) else out).mean(1))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(("layer", "on"), [(nn.GRU(4, 5, batch_first=True), False), (nn.Linear(4, 5), True)])
+def test_recurrent_layers_and_nothing_else_run_without_cudnn(layer: nn.Module, on: bool) -> None:
+    spy = _Spy(layer)
+    model, x = FunctionalModel(spy), torch.randn(2, 3, 4)
+
+    model.apply(model.params(), model.buffers(), x, train=True)
+
+    assert spy.seen == {on}
+    assert torch.backends.cudnn.enabled
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU on this machine")
