@@ -47,10 +47,7 @@ class Gain(NamedTuple):
 
     @property
     def is_likely(self) -> bool:
-        """Beyond one standard error it is the better guess, even where the interval includes zero.
-
-        The error holds the noise of few validation samples already, if they are drawn anew with each seed.
-        """
+        """Beyond one standard error, which holds the noise of few validation samples already if they are drawn anew with each seed."""
         return self.mean > self.error
 
 
@@ -93,17 +90,17 @@ def conclude(
     held: Held,
     notes: Sequence[str],
 ) -> Recommendation:
-    """The finalist with the best mean, if that can be told; else the baseline."""
+    """The finalist with the best mean, also as a guess where that cannot be told; the baseline where one pair is all there is."""
     gains = gains_of(finals, baseline, goal, held)
     if not gains:
         why = f"no finalist could be compared with {baseline} in the time; give it more minutes"
-        return Recommendation("", baseline, baseline, goal.words, why, "low")
+        return Recommendation("", baseline, baseline, goal.words, why, "none")
     best = gains[0]
     if best.mean <= 0:
         tried = f"{len(trials)} methods were tried, and {len(gains)} of them over {best.pairs} seeds"
         return Recommendation("", baseline, baseline, goal.words, tried)
     confidence, why = _confidence(best, data, held, notes)
-    method = best.label if confidence != "low" or best.is_likely else baseline
+    method = best.label if best.pairs > 1 else baseline
     found = Recommendation(
         "", method, baseline, goal.words, why, confidence, best.label, best.mean, best.interval
     )
@@ -125,7 +122,7 @@ def _confidence(gain: Gain, data: Figures, held: Held, notes: Sequence[str]) -> 
         )
     if gain.interval is None or gain.interval[0] <= 0:
         doubts.insert(0, f"the interval over {pairs} includes zero")
-        return "low", "; ".join(doubts)
+        return "low" if gain.is_likely else "none", "; ".join(doubts)
     sure = f"the interval over {pairs} is above zero"
     return ("fair", f"{sure}, but {'; '.join(doubts)}") if doubts else ("high", sure)
 

@@ -14,7 +14,7 @@ from counterpoise.results.student import steady_effect
 from counterpoise.results.verdicts import ALL, Verdict
 from counterpoise.results.words import bare_p, show_interval, show_p
 
-Confidence: TypeAlias = Literal["high", "fair", "low"]
+Confidence: TypeAlias = Literal["high", "fair", "low", "none"]  # none: it cannot be told
 Interval: TypeAlias = tuple[float, float]
 SAME = 0.05  # points of accuracy, or share of a cost, below which two are called the same
 
@@ -48,14 +48,21 @@ class Recommendation(NamedTuple):
     def paragraph(self) -> str:
         """All of it in words."""
         place = {"": "", ALL: " over all problems"}.get(self.problem, f" on {self.problem}")
-        if not self.leader and self.confidence == "low":
+        if not self.leader and self.confidence == "none":
             return f"Cannot tell{place}: {self.why}. Stay with {self.baseline}."
         if not self.leader:
             return f"Use {self.baseline}{place}: no other method has a better mean {self.score}; {self.why}."
-        if self.method == self.baseline:
-            return f"Cannot tell{place}: {self.leader} has the best mean, {self._gain}, but {self.why}. Stay with {self.baseline}."
-        parts = [self._gain, *self._recall_words()]
         costs = ", ".join(self._costs())
+        if self.method == self.baseline or self.confidence == "none":
+            guess = (
+                f"It is the better guess: it {costs}"
+                if self.method == self.leader
+                else f"Stay with {self.baseline}"
+            )
+            return (
+                f"Cannot tell{place}: {self.leader} has the best mean, {self._gain}, but {self.why}. {guess}."
+            )
+        parts = [self._gain, *self._recall_words()]
         return f"Use {self.method}{place}: {', '.join(parts)}; {costs}. Confidence: {self.confidence}, since {self.why}."
 
     @property
@@ -127,7 +134,7 @@ def _recommend(
     confidence, why = _confidence(verdict, sign)
     return Recommendation(
         place,
-        baseline if confidence == "low" else leader,
+        baseline if confidence == "none" else leader,
         baseline,
         words,
         why,
@@ -155,7 +162,7 @@ def _confidence(verdict: Verdict, sign: int) -> tuple[Confidence, str]:
             "fair",
             f"it is better on each of {pairs} by similar amounts, but they are too few for the test",
         )
-    return "low", f"the difference could be chance with {pairs}: run more seeds"
+    return "none", f"the difference could be chance with {pairs}: run more seeds"
 
 
 def _direction(verdict: Verdict) -> float:

@@ -67,8 +67,9 @@ def test_one_pair_has_no_interval_and_is_not_recommended() -> None:
     assert gain_of("a", [0.1], HELD, 1).interval is None
     finals = {"fedavg": runs("fedavg", [0.5]), "a": runs("a", [0.9])}
     found = conclude(finals, {}, "fedavg", GOAL, DATA, HELD, ())
-    assert (found.method, found.confidence) == ("fedavg", "low")
+    assert (found.method, found.confidence) == ("fedavg", "none")
     assert found.paragraph.startswith("Cannot tell: a has the best mean, balanced accuracy +40.0 points")
+    assert found.paragraph.endswith(" Stay with fedavg.")
 
 
 def test_a_clear_gain_is_recommended_with_high_confidence_and_its_costs() -> None:
@@ -90,20 +91,19 @@ def test_doubts_lower_the_confidence_and_are_told() -> None:
     assert "time allowed for 5 of 9 rounds" in fixed.paragraph
 
 
-def test_a_gain_within_the_noise_cannot_be_told() -> None:
+def test_a_gain_within_the_noise_cannot_be_told_and_the_better_mean_is_the_better_guess() -> None:
     found = decide(a=plus([0.2, -0.2, 0.2, -0.18, 0.2, -0.2, 0.2, -0.2]))
-    assert (found.method, found.leader, found.confidence) == ("fedavg", "a", "low")
+    assert (found.method, found.leader, found.confidence) == ("a", "a", "none")
     assert found.paragraph.startswith("Cannot tell: a has the best mean")
+    assert "It is the better guess: it " in found.paragraph
 
 
-def test_a_gain_beyond_its_standard_error_is_a_guess() -> None:
+def test_a_gain_beyond_its_standard_error_is_advised_with_low_confidence() -> None:
     likely = plus([0.10, -0.02, 0.08, 0.09, -0.03, 0.10, 0.08, 0.07])  # 1.7 standard errors
-    found = decide(a=likely)
-    assert (found.method, found.confidence) == ("a", "low")
-    few = decide(HELD._replace(rarest=2), a=likely)  # the error holds the noise of few samples already
-    assert (few.method, few.confidence) == ("a", "low")
+    assert decide(a=likely).confidence == "low"
+    assert decide(HELD._replace(rarest=2), a=likely).confidence == "low"  # the error holds that noise already
     unlikely = plus([0.10, -0.09, 0.08, 0.09, -0.10, 0.10, -0.12, 0.07])  # 0.5 standard errors
-    assert decide(a=unlikely).method == "fedavg"
+    assert decide(a=unlikely).confidence == "none"
 
 
 def test_the_baseline_stays_where_nothing_is_better() -> None:
