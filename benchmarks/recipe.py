@@ -16,7 +16,8 @@ from typing import Any
 
 import torch
 
-from counterpoise.sweep.execute import Order, run_one
+from counterpoise.sweep.execute import run_one
+from counterpoise.sweep.orders import Order
 
 UNIFORM: dict[str, Any] = {"fedavg": {"weighting": "uniform"}}
 MOMENTUM: dict[str, Any] = {"fedavgm": {"beta": 0.9, "server_lr": 0.3, "weighting": "uniform"}}

@@ -11,7 +11,7 @@ from counterpoise.advice.recommend import Held
 from counterpoise.advice.rules import Candidate, candidates_for
 from counterpoise.advice.trials import Course
 from counterpoise.data.federation import Federation
-from counterpoise.data.prepare import hold_out_classes
+from counterpoise.data.held_out import hold_out_classes
 from counterpoise.run.assemble import load_federation
 from counterpoise.run.config.experiment import Experiment
 from counterpoise.sweep.tune import use_validation_as_test

@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from typing import Any, Literal, ParamSpec, TypeAlias
 
 from torch import nn
 
+from counterpoise.core.combinations import check_combination, filling, marked
 from counterpoise.core.part import Part
 from counterpoise.errors import SHOWN_CHARACTERS, ConfigError, HookError, short, shorten
 from counterpoise.registry.registry import Entry, Factory, Place, Registry, unknown_name
@@ -20,21 +20,10 @@ Spec: TypeAlias = tuple[
     tuple[str, Mapping[str, Any]], ...
 ]  # methods and parts in order, with their arguments
 
-SINGLE_OWNER = ("propose", "loss", "gradient", "choose")
-SERVER_RULES = ("propose", "choose", "weigh", "treat", "update", "present")
-UNPROTECTED = {
-    "survey": "asks clients about their samples",
-    "tally": "sums up what clients have",
-    "choose": "chooses among the replies of clients",
-    "weigh": "weighs clients by what they have",
-    "treat": "treats the updates too",
-    "finish": "may have clients send more than their update",
-}  # hook -> how a part that fills it leads the model by more than the mean of the updates
-
 
 @dataclass(frozen=True)
 class Method:
-    """Parts in the order in which their chains act; refused where two set a hook that only one may."""
+    """Parts in the order in which their chains act; refused where they do not go together (combinations.py)."""
 
     parts: tuple[Part, ...] = ()
     weighting: Weighting = "samples"
@@ -42,80 +31,28 @@ class Method:
     spec: Spec = field(default=(), compare=False, repr=False)  # names and arguments, where a config gave them
 
     def __post_init__(self) -> None:
-        names = [part.name for part in self.parts]
-        for name in sorted(set(names)):
-            if names.count(name) > 1:
-                raise ConfigError(f"part {short(name)} is listed twice; keep one of the two")
-        for hook in SINGLE_OWNER:
-            owners = [part.name for part in self.parts if getattr(part, hook) is not None]
-            if len(owners) > 1:
-                raise ConfigError(
-                    f"{' and '.join(owners)} each set the {hook}, and only one part may; keep one of: {', '.join(owners)}"
-                )
-
-        _refuse_two_directions([part.name for part in self.parts if part.follows_server])
-        self._check_order()
-        self._check_alone()
-        self._check_private()  # first: no order of weighers mends it
+        check_combination(self.parts)
         _refuse_lost_weights([part for part in self.parts if part.weigh is not None])
-        search, keeper = self.owner("choose"), self.owner("enroll")
-        if search is not None and keeper is not None:
-            raise ConfigError(
-                f"{search.name} tries settings out, and {keeper.name} keeps one memory per client, which a trial would change; use only one of them"
-            )
-
-    def _check_private(self) -> None:
-        """What a part does not clip and noise would lead the model unprotected."""
-        if (guard := self.guard) is None:
-            return
-        for hook, leads in UNPROTECTED.items():
-            for other in self.parts:
-                if other is not guard and getattr(other, hook) is not None:
-                    raise ConfigError(
-                        f"{guard.name} protects only the updates, and {other.name} {leads}; use only one of them"
-                    )
-
-    def _check_alone(self) -> None:
-        """Where nothing is averaged, what the server does with replies would silently do nothing."""
-        alone, pooled = self.alone, self.pools
-        for hook in SERVER_RULES:
-            if alone is not None and (other := self.owner(hook)) is not None:
-                raise ConfigError(
-                    f"{alone.name} averages nothing, and {other.name} acts on what clients send; use only one of them"
-                )
-        if pooled is not None and (odd := alone or self.guard) is not None:
-            raise ConfigError(
-                f"{pooled.name} puts all samples in one place, which {odd.name} keeps apart; use only one of them"
-            )
 
     @property
     def alone(self) -> Part | None:
         """The part by which every client trains a model of its own and nothing is averaged, where there is one."""
-        return next((part for part in self.parts if part.alone), None)
+        return marked(self.parts, "alone")
 
     @property
     def pools(self) -> Part | None:
         """The part by which all samples lie in one place, where there is one."""
-        return next((part for part in self.parts if part.pools), None)
+        return marked(self.parts, "pools")
 
     @property
     def guard(self) -> Part | None:
         """The part that makes the mean of the updates private, where there is one."""
-        return next((part for part in self.parts if part.private), None)
+        return marked(self.parts, "private")
 
     @property
     def needs_secret(self) -> bool:
         """Whether a run draws anything by a key that only the server has."""
         return self.guard is not None and self.guard.private == "secret"
-
-    def _check_order(self) -> None:
-        """Labels change first: whoever prepares samples goes by them."""
-        prepares = [part for part in self.parts if part.prepare is not None]
-        for before, after in pairwise(prepares):
-            if after.relabels and not before.relabels:
-                raise ConfigError(
-                    f"{after.name} changes labels, by which {before.name} prepares samples; list {after.name} before {before.name}"
-                )
 
     @property
     def relabels(self) -> bool:
@@ -124,7 +61,7 @@ class Method:
 
     def owner(self, hook: str) -> Part | None:
         """The first part that fills a hook; hooks with a single owner have no other."""
-        return next((part for part in self.parts if getattr(part, hook) is not None), None)
+        return filling(self.parts, hook)
 
     @property
     def descends_plainly(self) -> bool:
@@ -138,14 +75,6 @@ class Method:
             if not isinstance(module, nn.Module):
                 raise HookError(f"{part.name}.adapt must return an nn.Module, not {short(module)}")
         return module
-
-
-def _refuse_two_directions(followers: Sequence[str]) -> None:
-    """The later one would mix a direction of the server into what already holds one."""
-    if len(followers) > 1:
-        raise ConfigError(
-            f"{' and '.join(followers)} each lead local steps by the server's last direction, and only one part may; keep one of: {', '.join(followers)}"
-        )
 
 
 def _refuse_lost_weights(weighers: Sequence[Part]) -> None:

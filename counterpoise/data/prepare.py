@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from counterpoise.core.method import build_named
-from counterpoise.core.rng import generator, numpy_generator
+from counterpoise.core.rng import numpy_generator
 from counterpoise.data.dataset import DATASETS, Assignment, Dataset, Samples
 from counterpoise.data.federation import Federation
+from counterpoise.data.held_out import hold_out, take_share, validation_notes
 from counterpoise.data.imbalances import IMBALANCES, Imbalance, imbalance_ratio
 from counterpoise.data.partition import NATURAL, PARTITIONS, usual_clients
 from counterpoise.data.skew import class_sizes, imbalance_of
-from counterpoise.data.split import stratified_split
 from counterpoise.data.types import Labels
-from counterpoise.errors import ConfigError, listed, short
+from counterpoise.errors import ConfigError, short
 from counterpoise.registry.schema import ProperFraction, Seed
 from counterpoise.registry.settings import check_arguments
 
@@ -121,12 +120,12 @@ def split_federation(
     check_arguments("split", split_federation, **shares, validation_seed=validation_seed)
     if data.assignment is not None:
         raise ConfigError(f"{data.name} is split among clients already; use it without a partition")
-    kept, server = _take_share(data, server_validation, validation_seed)
+    kept, server = take_share(data, server_validation, validation_seed)
     split = PARTITIONS.build(partition, arguments)(
         labels_of(kept), clients, numpy_generator(seed, "partition")
     )
     rows = [torch.from_numpy(np.sort(client)) for client in split.clients]
-    parts = [_hold_out(client, validation, seed, index) for index, client in enumerate(rows)]
+    parts = [hold_out(client, validation, seed, index) for index, client in enumerate(rows)]
     return Federation(
         train=kept.train,
         test=kept.test,
@@ -138,7 +137,7 @@ def split_federation(
         name=kept.name,
         client_names=_names_of(kept) if partition == NATURAL else (),
         files=kept.files,
-        notes=(*kept.notes, *_validation_notes(kept.classes, server), *split.repairs),
+        notes=(*kept.notes, *validation_notes(kept.classes, server), *split.repairs),
         source=kept.source,
     )
 
@@ -160,27 +159,6 @@ def assigned_federation(data: Dataset) -> Federation:
         files=data.files,
         notes=data.notes,
         source=data.source,
-    )
-
-
-def hold_out_classes(federation: Federation, share: float, seed: int) -> Federation:
-    """The same share of every class, drawn from all clients together, kept by its clients for validation.
-
-    Of a class with two samples one is held out; a client that would have nothing left to train on keeps one sample.
-    """
-    rows = torch.cat([*federation.clients])
-    split = stratified_split(
-        federation.train.y[rows].numpy(), share, numpy_generator(seed, "held-out classes")
-    )
-    held = torch.zeros(len(rows), dtype=torch.bool)
-    held[torch.from_numpy(split.test)] = True
-    masks = torch.split(held, federation.samples().tolist())
-    for mask in masks:  # views of `held`
-        mask[:1] &= ~mask.all()
-    return replace(
-        federation,
-        clients=tuple(own[~mask] for own, mask in zip(federation.clients, masks, strict=True)),
-        held_out=tuple(own[mask] for own, mask in zip(federation.clients, masks, strict=True)),
     )
 
 
@@ -230,35 +208,3 @@ def _names_of(data: Dataset) -> tuple[str, ...]:
     if data.clients is None or not data.client_names:
         return ()
     return tuple(data.client_names[group] for group in torch.unique(data.clients).tolist())
-
-
-def _take_share(data: Dataset, share: float, seed: int) -> tuple[Dataset, Samples | None]:
-    """The data set without the server's validation samples, which are the same share of every class, rounded down."""
-    if not share:
-        return data, None
-    rng = numpy_generator(seed, "validation")
-    by_class = [rng.permutation(np.flatnonzero(data.train.y.numpy() == c)) for c in range(len(data.classes))]
-    taken = np.sort(np.concatenate([rows[: int(share * len(rows))] for rows in by_class]))
-    rest = np.setdiff1d(np.arange(len(data.train.y)), taken)
-    return data.keep(torch.from_numpy(rest)), data.train.take(torch.from_numpy(taken))
-
-
-def _validation_notes(classes: Sequence[str], server: Samples | None) -> list[str]:
-    """A note on classes without validation samples, which scores on them (such as the reward of a search) cannot count."""
-    known = set() if server is None else {*server.y.tolist()}
-    lacking = [name for place, name in enumerate(classes) if place not in known]
-    if server is None or not lacking:
-        return []
-    many = f"{len(lacking)} of {len(classes)} classes"
-    return [
-        f"{many} have no validation sample, since their share rounds down to none, and do not count in scores on them: {listed(lacking)}"
-    ]
-
-
-def _hold_out(rows: Tensor, share: float, seed: int, client: int) -> tuple[Tensor, Tensor]:
-    """A client's sorted rows for training and for validation; at least one stays for training."""
-    if not share:  # no draw per client, of which there may be a hundred thousand
-        return rows, rows[:0]
-    held = min(int(share * len(rows)), len(rows) - 1)
-    order = torch.randperm(len(rows), generator=generator(seed, "held out", client))
-    return rows[order[held:].sort().values], rows[order[:held].sort().values]

@@ -14,7 +14,7 @@ from counterpoise.results.labels import Labels
 from counterpoise.results.results import RunResult, names_of
 from counterpoise.run.giving_up import Rows
 from counterpoise.run.listener import Listener
-from counterpoise.run.store.run import Run
+from counterpoise.run.store.stored import Run
 from counterpoise.system.atomic import write_atomically
 
 NAMES = ("clients.md", "clients.csv")

@@ -16,8 +16,8 @@ from counterpoise.report.drawing import new_figure, save
 from counterpoise.report.heatmap import draw_heatmap
 from counterpoise.run.giving_up import Rows
 from counterpoise.run.listener import Listener
-from counterpoise.run.store.run import Run
 from counterpoise.run.store.seal import read_sealed
+from counterpoise.run.store.stored import Run
 
 # Colours that colour-blind readers can distinguish (Okabe and Ito).
 COLOURS = ("#000000", "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9")

@@ -24,7 +24,8 @@ from counterpoise.results.cells import (
 from counterpoise.results.labels import Labels, Runs, group_runs
 from counterpoise.results.notes import notes_of
 from counterpoise.results.ranking import Ranking, rank_methods
-from counterpoise.results.recommendation import Recommendation, recommend
+from counterpoise.results.recommend import recommend
+from counterpoise.results.recommendation import Recommendation
 from counterpoise.results.repeats import overlaps
 from counterpoise.results.results import RunResult
 from counterpoise.results.statistics import Scores, blocks_of, name_blocks, read_scores

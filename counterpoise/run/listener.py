@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from counterpoise.run.giving_up import Rows
-from counterpoise.run.store.run import Run
+from counterpoise.run.store.stored import Run
 
 
 class Listener:

@@ -14,7 +14,7 @@ from counterpoise.system.screen import screen
 
 if TYPE_CHECKING:
     from counterpoise.run.simulation import Simulation
-    from counterpoise.run.store.run import Run
+    from counterpoise.run.store.stored import Run
 
 
 class Bar:

@@ -25,7 +25,8 @@ from counterpoise.run.simulation import Simulation
 from counterpoise.run.store.extend import extend
 from counterpoise.run.store.folder import RunFolder
 from counterpoise.run.store.restore import restore, rows_before
-from counterpoise.run.store.run import Run, conclude, found_run, keep_start, new_run, record_round, resumable
+from counterpoise.run.store.run import conclude, found_run, keep_start, new_run, record_round, resumable
+from counterpoise.run.store.stored import Run
 from counterpoise.run.track import check_tracker, tracked
 from counterpoise.server.round import ServerState
 

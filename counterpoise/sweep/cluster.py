@@ -10,7 +10,8 @@ from typing import Any
 
 from counterpoise.data.root import data_root
 from counterpoise.errors import ConfigError
-from counterpoise.sweep.execute import Event, Executor, Group, Order, run_group, share_out, use_one_thread
+from counterpoise.sweep.execute import Event, Executor, run_group, share_out, use_one_thread
+from counterpoise.sweep.orders import Group, Order
 
 QUIET = (
     "RAY_USAGE_STATS_ENABLED",

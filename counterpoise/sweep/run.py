@@ -18,9 +18,10 @@ from counterpoise.results.comparison import Comparison
 from counterpoise.results.labels import Labels
 from counterpoise.results.results import SWEEP, read_runs
 from counterpoise.run.store.folder import RunFolder
-from counterpoise.sweep.execute import Event, Group, group, one_by_one, order, share_out
+from counterpoise.sweep.execute import Event, one_by_one, share_out
 from counterpoise.sweep.foreseen import edge_notes
 from counterpoise.sweep.jobs import Job, check_folders, expand, given_up, is_over
+from counterpoise.sweep.orders import Group, group, order
 from counterpoise.sweep.sweep import Sweep, load_sweep, write_sweep
 from counterpoise.sweep.tune import Tuned, choose_settings, jobs_of, searches_of
 from counterpoise.sweep.workers import WorkerPool

@@ -15,7 +15,8 @@ def main() -> None:
     os.dup2(2, 1)  # other prints go to standard error
     waiting: SimpleQueue[list[dict[str, Any]]] = SimpleQueue()
     threading.Thread(target=_listen, args=(waiting,), daemon=True).start()
-    from counterpoise.sweep.execute import Order, run_group, use_one_thread
+    from counterpoise.sweep.execute import run_group, use_one_thread
+    from counterpoise.sweep.orders import Order
 
     use_one_thread()
     while True:

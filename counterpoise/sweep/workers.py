@@ -10,7 +10,8 @@ from contextlib import suppress
 from multiprocessing.connection import wait
 from signal import SIGKILL
 
-from counterpoise.sweep.execute import Executor, Group
+from counterpoise.sweep.execute import Executor
+from counterpoise.sweep.orders import Group
 
 
 class WorkerPool(Executor["Worker"]):

@@ -177,7 +177,7 @@ def test_another_goal_is_another_race_over_the_same_runs(plain: Advice) -> None:
 
 
 def test_a_class_shares_what_it_gives_to_validation() -> None:
-    from counterpoise.data.prepare import hold_out_classes
+    from counterpoise.data.held_out import hold_out_classes
 
     federation = blobs((40, 4))
     held = hold_out_classes(federation, 0.25, seed=1)
@@ -188,7 +188,7 @@ def test_a_class_shares_what_it_gives_to_validation() -> None:
 
 
 def test_a_client_keeps_a_sample_to_train_on() -> None:
-    from counterpoise.data.prepare import hold_out_classes
+    from counterpoise.data.held_out import hold_out_classes
 
     federation = replace(blobs((40, 4)), clients=tuple(torch.tensor([row]) for row in range(44)))
     held = hold_out_classes(federation, 0.5, seed=1)

@@ -19,7 +19,7 @@ from counterpoise.run.early_stopping import EarlyStopping, validation_score
 from counterpoise.run.joined import join
 from counterpoise.run.runner import resume, start
 from counterpoise.run.store.folder import read_rows
-from counterpoise.sweep.execute import Order, group
+from counterpoise.sweep.orders import Order, group
 
 LONG = ("rounds=30", "data.validation=0.2", "local.lr=0.5")
 

@@ -25,8 +25,9 @@ from counterpoise.errors import ConfigError
 from counterpoise.run.joined import join, share_samples
 from counterpoise.run.simulation import advance
 from counterpoise.run.store.folder import RunFolder
-from counterpoise.sweep.execute import Order, group, run_group
+from counterpoise.sweep.execute import run_group
 from counterpoise.sweep.jobs import known_experiment
+from counterpoise.sweep.orders import Order, group
 
 CLOSE = 1e-8
 PAIRS: dict[str, list[MethodSpec]] = {

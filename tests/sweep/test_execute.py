@@ -26,8 +26,9 @@ from counterpoise.run.config.tables import DataTable
 from counterpoise.run.runner import resume
 from counterpoise.run.store.folder import RunFolder
 from counterpoise.sweep import execute
-from counterpoise.sweep.execute import group, order, run_one
+from counterpoise.sweep.execute import run_one
 from counterpoise.sweep.jobs import expand
+from counterpoise.sweep.orders import group, order
 from counterpoise.sweep.run import Execution, Tally, run_jobs, run_sweep
 from counterpoise.sweep.workers import WorkerPool
 

@@ -11,10 +11,11 @@ from sweeps import ends_of, run_here, tiny_sweep
 
 from counterpoise.run import runner
 from counterpoise.run.config.experiment import load_experiment
-from counterpoise.run.store.run import Run
+from counterpoise.run.store.stored import Run
 from counterpoise.server.round import ServerState
-from counterpoise.sweep.execute import group, order, run_group
+from counterpoise.sweep.execute import run_group
 from counterpoise.sweep.jobs import expand
+from counterpoise.sweep.orders import group, order
 
 STACKED = {"engine": {"name": "stacked", "device": "cpu"}}
 

@@ -7,8 +7,10 @@ from typing import Any
 
 from counterpoise.core.rounds import counted
 from counterpoise.errors import ConfigError, short
+from counterpoise.run.store.describe import write_notes
 from counterpoise.run.store.facts import check_facts
-from counterpoise.run.store.run import Run, write_config, write_notes
+from counterpoise.run.store.run import write_config
+from counterpoise.run.store.stored import Run
 
 
 def extend(run: Run) -> None:

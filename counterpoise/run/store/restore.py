@@ -9,9 +9,10 @@ from typing import Any
 from counterpoise.core.tree import tmap
 from counterpoise.errors import DataError
 from counterpoise.run.store.checkpoint import Checkpoint
+from counterpoise.run.store.describe import record_again
 from counterpoise.run.store.facts import check_facts
 from counterpoise.run.store.folder import ChangedLogError, parse_rows
-from counterpoise.run.store.run import Run, record_again
+from counterpoise.run.store.stored import Run
 from counterpoise.server.round import ServerState
 
 

@@ -3,45 +3,30 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, replace
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any
 
 from safetensors.torch import save
 
 from counterpoise.core.codec import digest
-from counterpoise.core.part import layer_names
 from counterpoise.data.federation import Federation
-from counterpoise.data.preprocessing import preprocessing_of
-from counterpoise.data.skew import describe
-from counterpoise.errors import DataError, RunError
+from counterpoise.errors import RunError
 from counterpoise.run.assemble import resolve
 from counterpoise.run.config.experiment import Experiment, binding, load_experiment
-from counterpoise.run.first_model import weights_file
 from counterpoise.run.giving_up import GivenUpError, Rows, why_given_up
 from counterpoise.run.simulation import Simulation
 from counterpoise.run.store.checkpoint import CheckpointStore
+from counterpoise.run.store.describe import describe_run, keep_preprocessing
 from counterpoise.run.store.facts import facts_of
 from counterpoise.run.store.folder import RunFolder, parse_rows
-from counterpoise.run.store.record import machine, versions
 from counterpoise.run.store.seal import SEAL, digest_of, read_sealed, seal
+from counterpoise.run.store.stored import Run
 from counterpoise.run.summary import summarise
 from counterpoise.server.round import ServerState
 from counterpoise.system.atomic import clear_temporaries, write_atomically
 from counterpoise.system.toml import parse_toml, write_toml
-
-
-class Run(NamedTuple):
-    """A simulation that writes to a folder."""
-
-    experiment: Experiment
-    simulation: Simulation
-    folder: RunFolder
-    store: CheckpointStore
-    facts: dict[str, Any]
-
 
 NotifyEnd = Callable[[Run, Rows], None]  # called with a run and all its rows
 
@@ -83,23 +68,6 @@ def _update_max_skipped(experiment: Experiment, folder: RunFolder) -> None:
 def write_config(run: Run) -> None:
     """Write config.toml as the run now has it."""
     write_atomically(run.folder.config, write_toml(run.experiment.tables()).encode())
-
-
-def write_notes(run: Run) -> None:
-    """Write what parts say of the run anew: it may speak of its number of rounds."""
-    if _recorded(run, "notes") != run.simulation.notes:
-        _record_anew(run, "notes", run.simulation.notes)
-
-
-def _recorded(run: Run, key: str) -> dict[str, Any]:
-    return dict((read_sealed(run.folder.record) or {}).get(key, {}))
-
-
-def _record_anew(run: Run, key: str, value: Mapping[str, Any]) -> None:
-    """Replace one entry of record.json."""
-    known = read_sealed(run.folder.record) or {}
-    kept = {name: found for name, found in known.items() if name != SEAL}
-    run.folder.write_json(run.folder.record, seal(kept | {key: value}))
 
 
 def record_round(
@@ -187,94 +155,7 @@ def _state_digest(state: ServerState, memory: Mapping[int, Any], metrics: bytes)
     return total.hexdigest()
 
 
-def _start_of(run: Run) -> dict[str, Any]:
-    """What a model started from and how much of it is frozen, where that is not the usual."""
-    found: dict[str, Any] = {}
-    if frozen := run.simulation.work.model.frozen():
-        found["frozen_parameters"] = sum(p.numel() for p in frozen.values())
-    if (weights := run.experiment.model.weights) is not None:
-        with weights_file(weights).open("rb") as file:
-            found["weights_sha256"] = hashlib.file_digest(file, "sha256").hexdigest()
-    return found
-
-
-def _probes_of(simulation: Simulation) -> list[dict[str, Any]]:
-    """Every probe with its title and the names of its numbers, such as the layers that it found."""
-    names = simulation.probe_names()
-    return [
-        {"name": one.name, "title": one.title or one.name, "numbers": names[one.name]}
-        for one in simulation.probes
-    ]
-
-
 def keep_start(run: Run, state: ServerState) -> None:
     """Keep a sum with noise before a round uses it: clients that are asked again spend epsilon again."""
     if state.round == 0 and run.simulation.engine.tallied.get("epsilon") is not None:
         _save(run, state, 0.0)
-
-
-def record_again(run: Run) -> None:
-    """Record the sums of a run that starts again, and add up the epsilon that all of them spent."""
-    _record_anew(run, "tallied", _tallied(run, _recorded(run, "tallied")))
-
-
-def _tallied(run: Run, before: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """How tallies were added up, and the epsilon that they spent in all, which a server over a network counts for itself."""
-    found = dict(run.simulation.engine.tallied)
-    if (epsilon := found.get("epsilon")) is None:
-        return found
-    # A config is written after a sum was made: one that no record tells of was spent too.
-    spent = 0.0 if before is None else before.get("epsilon_spent", epsilon)
-    return {"epsilon_spent": spent + epsilon, **found}
-
-
-def keep_preprocessing(folder: RunFolder, federation: Federation) -> None:
-    """Write preprocessing.json, by which new data is read as the training data was, unless it is there."""
-    try:
-        if read_sealed(folder.preprocessing) is not None:
-            return
-    except DataError as error:
-        logging.getLogger("counterpoise").warning("%s; it is written again", error)
-    folder.write_json(folder.preprocessing, seal(preprocessing_of(federation).to_json()))
-
-
-def describe_run(run: Run, federation: Federation, file: str = "") -> None:
-    """Write record.json, unless it is there."""
-    folder, settings = run.folder, run.simulation.settings
-    counts, totals = federation.client_counts(), federation.class_counts()
-    try:
-        if read_sealed(folder.record) is not None:
-            return
-    except DataError as error:
-        logging.getLogger("counterpoise").warning("%s; it is written again", error)
-    params = run.simulation.work.model.params()
-    record = {
-        **({"file": file} if file else {}),
-        "versions": versions(),
-        "machine": machine(),
-        "engine": asdict(settings),
-        "parameters": sum(p.numel() for p in params.values()),
-        **_start_of(run),
-        **({"notes": notes} if (notes := run.simulation.notes) else {}),
-        "data": {
-            "name": federation.name,
-            "classes": list(federation.classes),
-            "class_counts": None if totals is None else totals.tolist(),
-            "notes": list(federation.notes),
-            "files": dict(federation.files),
-            "client_names": list(federation.client_names),
-        },
-        "data_sha256": run.facts["data_sha256"],
-        "charts": [
-            {"part": part.name, **{key: value for key, value in chart._asdict().items() if key != "read"}}
-            for part in run.simulation.method.parts
-            for chart in part.charts
-        ],
-        "layers": layer_names(params),
-        "probes": _probes_of(run.simulation),
-        "samples": federation.samples().tolist(),
-        "clients": None if counts is None else counts.tolist(),
-        "skew": None if counts is None else describe(counts.numpy()).summary(),
-        "tallied": _tallied(run),
-    }
-    folder.write_json(folder.record, seal(record))
