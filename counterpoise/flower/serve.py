@@ -117,7 +117,8 @@ class TrafficLog(Listener):
 
     def round_ended(self, row: Mapping[str, Any], rounds: int) -> None:
         engine, folder = self._engines[-1], self._ready.folder
-        traffic = {"sent_bytes": engine.sent_bytes, "received_bytes": engine.received_bytes}
+        sent, received = engine.exchange.sent_bytes, engine.exchange.received_bytes
+        traffic = {"sent_bytes": sent, "received_bytes": received}
         RunFolder(self._ready.out).append(folder.traffic, {"round": row["round"], **traffic})
 
 

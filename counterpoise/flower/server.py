@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import torch
@@ -30,6 +29,7 @@ from counterpoise.engines.sums import (
 from counterpoise.engines.workplace import Workplace
 from counterpoise.errors import RunError
 from counterpoise.flower import messages
+from counterpoise.flower.exchange import Exchange
 from counterpoise.flower.grid import Grid
 from counterpoise.flower.memory import FIRST, next_token
 from counterpoise.flower.messages import Judged, MeasureAsk, TrainAsk, TrainReply, measurement_name
@@ -51,7 +51,6 @@ from counterpoise.flower.sums import SumExchange
 
 LOG = logging.getLogger("counterpoise")
 NOBODY = -1  # a reply of a node that is no client
-GRACE = 60.0  # seconds that a message outlives its round, so that only the server ends a round
 KEPT = "kept on the client"  # stands in a checkpoint for memory that is not on the server
 
 
@@ -84,10 +83,12 @@ class FlowerEngine:
     spend: Callable[[float], float] = lambda epsilon: (
         epsilon
     )  # counts a sum with noise; returns what all spent
-    sent_bytes: int = 0
-    received_bytes: int = 0
+    exchange: Exchange = field(init=False, repr=False)
     _pending: dict[int, str] = field(default_factory=dict, repr=False)
     _specs: dict[str, TreeSpec] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        self.exchange = Exchange(self.grid, self.policy.timeout)
 
     def train(self, tasks: Sequence[Task], broadcast: Broadcast) -> Replies:
         sha256, spec = messages.broadcast_digest(broadcast), self._spec(tasks[0], broadcast)
@@ -208,14 +209,12 @@ class FlowerEngine:
         """What these clients count, by the protocol of [privacy]."""
         names, samples = self.roster.names, self.work.federation.samples().tolist()
         known = {names[client]: samples[client] for client in clients}
-        exchange = SumExchange(self.grid, self.roster, self.policy.timeout)
+        exchange = SumExchange(self.exchange, self.roster)
         layout, epsilon = sum_layout(self.work, what), self.work.privacy.epsilon
         spent = {} if epsilon is None else {"epsilon_spent": self.spend(epsilon)}
         total, facts = sum_numbers(self.work.privacy, what, layout, known, exchange, self.run)
         facts |= spent
         self.tallied = joined_facts(self.tallied, facts)
-        self.sent_bytes += exchange.sent_bytes
-        self.received_bytes += exchange.received_bytes
         return total
 
     def _said(self, clients: Sequence[int], parts: Sequence[str]) -> dict[str, Tree]:
@@ -259,21 +258,8 @@ class FlowerEngine:
     def _exchange(
         self, kind: str, group: str, contents: Mapping[str, RecordDict], nodes: Mapping[str, int]
     ) -> list[Message]:
-        timeout = self.policy.timeout
-        asks = [
-            Message(content, nodes[name], kind, ttl=timeout + GRACE, group_id=group)
-            for name, content in contents.items()
-        ]
-        self.grid.listen(partial(self._add_reply, {node: name for name, node in nodes.items()}))
-        self.sent_bytes += sum(payload_bytes(content) for content in contents.values())
-        replies = list(self.grid.send_and_receive(asks, timeout=timeout)) if asks else []
-        self.received_bytes += sum(payload_bytes(reply.content) for reply in replies if reply.has_content())
-        return replies
-
-    def _add_reply(self, names: Mapping[int, str], reply: Message, seconds: float) -> None:
-        name = names.get(reply.metadata.src_node_id)
-        if self.status is not None and name is not None:
-            self.status.add_reply(name, seconds, payload_bytes(reply.content) if reply.has_content() else 0)
+        heard = None if self.status is None else self.status.add_reply
+        return self.exchange(kind, group, contents, nodes, heard)
 
     def _stack(self, rows: Sequence[tuple[int, int, Tree]], spec: TreeSpec) -> Replies:
         client = torch.tensor([row[0] for row in rows], dtype=torch.int64)

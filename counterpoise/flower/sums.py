@@ -6,18 +6,17 @@ import hashlib
 from collections.abc import Iterator, Mapping, MutableMapping
 from pathlib import Path
 
-from flwr.app import Message, RecordDict
+from flwr.app import RecordDict
 
 from counterpoise.errors import SecurityError
-from counterpoise.flower.grid import Grid
-from counterpoise.flower.records import pack_facts, payload_bytes, take, unpack_facts
+from counterpoise.flower.exchange import Exchange
+from counterpoise.flower.records import pack_facts, take, unpack_facts
 from counterpoise.flower.refusal import first_answers
 from counterpoise.flower.roster import Roster
 
 SUM = "query.sum"
 REFUSED = "sum"  # the word of a client that does not take part
 FIELDS = {"bytes": bytes}
-GRACE = 60.0  # seconds that a message outlives its phase
 
 
 def write_sum(message: bytes) -> RecordDict:
@@ -32,22 +31,14 @@ def read_sum(content: RecordDict) -> bytes:
 class SumExchange:
     """Questions to clients by name, and their answers; one that is silent or gone has none."""
 
-    def __init__(self, grid: Grid, roster: Roster, timeout: float) -> None:
-        self._grid, self._roster, self._timeout = grid, roster, timeout
-        self.sent_bytes, self.received_bytes = 0, 0
+    def __init__(self, exchange: Exchange, roster: Roster) -> None:
+        self._exchange, self._roster = exchange, roster
 
     def __call__(self, questions: Mapping[str, bytes]) -> dict[str, bytes]:
         nodes = self._roster.online()
         there = {name: write_sum(asked) for name, asked in questions.items() if name in nodes}
-        asks = [
-            Message(content, nodes[name], SUM, ttl=self._timeout + GRACE, group_id="sum")
-            for name, content in there.items()
-        ]
-        self.sent_bytes += sum(map(payload_bytes, there.values()))
-        self._grid.listen(lambda reply, seconds: None)
-        replies = list(self._grid.send_and_receive(asks, timeout=self._timeout)) if asks else []
+        replies = self._exchange(SUM, "sum", there, nodes)
         answers, refused = first_answers(replies, nodes, there, lambda name, content: read_sum(content))
-        self.received_bytes += sum(map(len, answers.values()))
         for name, why in refused:
             if why == REFUSED:
                 raise SecurityError(f"client {name} does not take part in this sum; its log says why")
