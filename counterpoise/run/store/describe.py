@@ -85,36 +85,27 @@ def keep_preprocessing(folder: RunFolder, federation: Federation) -> None:
 
 def describe_run(run: Run, federation: Federation, file: str = "") -> None:
     """Write record.json, unless it is there."""
-    folder, settings = run.folder, run.simulation.settings
-    counts, totals = federation.client_counts(), federation.class_counts()
     try:
-        if read_sealed(folder.record) is not None:
+        if read_sealed(run.folder.record) is not None:
             return
     except DataError as error:
         logging.getLogger("counterpoise").warning("%s; it is written again", error)
-    params = run.simulation.work.model.params()
-    record = {
+    run.folder.write_json(run.folder.record, seal(_record_of(run, federation, file)))
+
+
+def _record_of(run: Run, federation: Federation, file: str) -> dict[str, Any]:
+    counts, params = federation.client_counts(), run.simulation.work.model.params()
+    return {
         **({"file": file} if file else {}),
         "versions": versions(),
         "machine": machine(),
-        "engine": asdict(settings),
+        "engine": asdict(run.simulation.settings),
         "parameters": sum(p.numel() for p in params.values()),
         **_start_of(run),
         **({"notes": notes} if (notes := run.simulation.notes) else {}),
-        "data": {
-            "name": federation.name,
-            "classes": list(federation.classes),
-            "class_counts": None if totals is None else totals.tolist(),
-            "notes": list(federation.notes),
-            "files": dict(federation.files),
-            "client_names": list(federation.client_names),
-        },
+        "data": _data_of(federation),
         "data_sha256": run.facts["data_sha256"],
-        "charts": [
-            {"part": part.name, **{key: value for key, value in chart._asdict().items() if key != "read"}}
-            for part in run.simulation.method.parts
-            for chart in part.charts
-        ],
+        "charts": _charts_of(run.simulation),
         "layers": layer_names(params),
         "probes": _probes_of(run.simulation),
         "samples": federation.samples().tolist(),
@@ -122,4 +113,24 @@ def describe_run(run: Run, federation: Federation, file: str = "") -> None:
         "skew": None if counts is None else describe(counts.numpy()).summary(),
         "tallied": _tallied(run),
     }
-    folder.write_json(folder.record, seal(record))
+
+
+def _data_of(federation: Federation) -> dict[str, Any]:
+    totals = federation.class_counts()
+    return {
+        "name": federation.name,
+        "classes": list(federation.classes),
+        "class_counts": None if totals is None else totals.tolist(),
+        "notes": list(federation.notes),
+        "files": dict(federation.files),
+        "client_names": list(federation.client_names),
+    }
+
+
+def _charts_of(simulation: Simulation) -> list[dict[str, Any]]:
+    """What a report needs to draw the charts of parts, without the functions that read them."""
+    return [
+        {"part": part.name, **{key: value for key, value in chart._asdict().items() if key != "read"}}
+        for part in simulation.method.parts
+        for chart in part.charts
+    ]
