@@ -159,8 +159,9 @@ def _rows(cells: Sequence[Cell]) -> str:
     for cell in cells:
         gains = ["", ""]
         if cell.gain is not None and cell.printed_gain is not None:
-            gains = [f"{cell.printed_gain:+.1f}", f"{cell.gain:+.1f}"]
-        ours = f"{cell.ours.mean:.1f} ± {cell.ours.deviation:.1f} ({cell.ours.seeds})"
+            gains = [f"{round(gain, 1) + 0.0:+.1f}" for gain in (cell.printed_gain, cell.gain)]  # no -0.0
+        spread = f" ± {cell.ours.deviation:.1f}" if cell.ours.seeds > 1 else ""
+        ours = f"{cell.ours.mean:.1f}{spread} ({cell.ours.seeds})"
         lines.append(
             f"| {cell.problem} | {cell.method} | {cell.printed:.1f} | {ours} | {gains[0]} | {gains[1]} | {cell.verdict} |"
         )

@@ -47,7 +47,7 @@ class Gain(NamedTuple):
 
     @property
     def is_likely(self) -> bool:
-        """Beyond one standard error, which holds the noise of few validation samples already if they are drawn anew with each seed."""
+        """Beyond one standard error, which includes the noise of few validation samples if they are drawn anew with each seed, and else not."""
         return self.mean > self.error
 
 

@@ -1,4 +1,4 @@
-"""Which parts go together: what would silently do nothing, or undo another, is refused with the way out."""
+"""Which parts go together: what would silently do nothing, or twice what only one part may do, is refused with the way out."""
 
 from __future__ import annotations
 

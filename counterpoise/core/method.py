@@ -31,7 +31,7 @@ class Method:
     spec: Spec = field(default=(), compare=False, repr=False)  # names and arguments, where a config gave them
 
     def __post_init__(self) -> None:
-        check_combination(self.parts)
+        check_combination(self.parts)  # before weights: no order of weighers mends what it refuses
         _refuse_lost_weights([part for part in self.parts if part.weigh is not None])
 
     @property

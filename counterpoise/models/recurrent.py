@@ -1,4 +1,4 @@
-"""Recurrent layers one after another, so that what is dropped between them can be drawn by a key."""
+"""Torch's own recurrent layers: one after another, so that what is dropped between them can be drawn by a key, and stacked on a GPU."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ def has_recurrent_layers(module: nn.Module) -> bool:
 
 
 def without_cudnn() -> AbstractContextManager[object]:
-    """Within it recurrent layers run on a GPU as they do on a CPU: those of cuDNN want all weights at one address, which stacked clients do not have."""
+    """Within it a network runs on a GPU by torch's own kernels: recurrent layers of cuDNN want all weights at one address, which stacked clients do not have.
+
+    It holds for all layers of the network, in every engine, so that engines agree.
+    """
     return torch.backends.cudnn.flags(enabled=False)
 
 

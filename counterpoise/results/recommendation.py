@@ -25,7 +25,7 @@ class Recommendation(NamedTuple):
     """The method to use on a problem, what it gains over the baseline and costs, and how sure that is."""
 
     problem: str  # label, or "all"
-    method: str  # the baseline where nothing else can be recommended
+    method: str  # a guess where `confidence` is none; the baseline where nothing else can be named
     baseline: str
     score: str  # in words
     why: str  # of the confidence

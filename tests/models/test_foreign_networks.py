@@ -127,7 +127,7 @@ class _Spy(nn.Module):
 
 
 @pytest.mark.parametrize(("layer", "on"), [(nn.GRU(4, 5, batch_first=True), False), (nn.Linear(4, 5), True)])
-def test_recurrent_layers_and_nothing_else_run_without_cudnn(layer: nn.Module, on: bool) -> None:
+def test_only_networks_with_recurrent_layers_run_without_cudnn(layer: nn.Module, on: bool) -> None:
     spy = _Spy(layer)
     model, x = FunctionalModel(spy), torch.randn(2, 3, 4)
 
