@@ -142,7 +142,7 @@ def compare_skew(name: str, way: str, precision: Precision) -> None:
 
 
 def compare_variants(name: str, count: int, precision: Precision) -> None:
-    """Runs that differ in a number of their method: one after another, and in one captured program, in turns."""
+    """Runs that differ in a number of their method: one after another, then in one captured program."""
     shape, arguments = MODELS_BY_NAME[name]
     data, module = federation(shape), MODELS.build(name, arguments)(shape, 10).cuda()
     variants: list[tuple[MethodSpec, int]] = [({"fedprox": {"mu": 0.01 * (k + 1)}}, 0) for k in range(count)]

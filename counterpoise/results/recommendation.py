@@ -42,22 +42,20 @@ class Recommendation(NamedTuple):
     def paragraph(self) -> str:
         """All of it in words."""
         place = {"": "", ALL: " over all problems"}.get(self.problem, f" on {self.problem}")
-        if not self.leader and self.confidence == "none":
-            return f"Cannot tell{place}: {self.why}. Stay with {self.baseline}."
+        if self.confidence == "none":
+            return f"Cannot tell{place}: {self._cannot_tell}."
         if not self.leader:
             return f"Use {self.baseline}{place}: no other method has a better mean {self.score}; {self.why}."
-        costs = ", ".join(self._costs())
-        if self.method == self.baseline or self.confidence == "none":
-            guess = (
-                f"It is the better guess: it {costs}"
-                if self.method == self.leader
-                else f"Stay with {self.baseline}"
-            )
-            return (
-                f"Cannot tell{place}: {self.leader} has the best mean, {self._gain}, but {self.why}. {guess}."
-            )
-        parts = [self._gain, *self._recall_words()]
-        return f"Use {self.method}{place}: {', '.join(parts)}; {costs}. Confidence: {self.confidence}, since {self.why}."
+        parts = ", ".join([self._gain, *self._recall_words()])
+        return f"Use {self.method}{place}: {parts}; {self._costs}. Confidence: {self.confidence}, since {self.why}."
+
+    @property
+    def _cannot_tell(self) -> str:
+        stay = f"Stay with {self.baseline}"
+        if not self.leader:
+            return f"{self.why}. {stay}"
+        guess = f"It is the better guess: it {self._costs}" if self.method == self.leader else stay
+        return f"{self.leader} has the best mean, {self._gain}, but {self.why}. {guess}"
 
     @property
     def _gain(self) -> str:
@@ -69,7 +67,11 @@ class Recommendation(NamedTuple):
             what, before, after = self.recall
             yield f"recall of {what} {100 * before:.0f} to {100 * after:.0f} %"
 
-    def _costs(self) -> Iterator[str]:
+    @property
+    def _costs(self) -> str:
+        return ", ".join(self._each_cost())
+
+    def _each_cost(self) -> Iterator[str]:
         points = 100 * self.accuracy
         small = abs(points) < SAME
         yield (

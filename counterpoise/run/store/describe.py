@@ -6,6 +6,7 @@ import hashlib
 import logging
 from collections.abc import Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from counterpoise.core.part import layer_names
@@ -75,22 +76,23 @@ def _tallied(run: Run, before: Mapping[str, Any] | None = None) -> dict[str, Any
 
 def keep_preprocessing(folder: RunFolder, federation: Federation) -> None:
     """Write preprocessing.json, by which new data is read as the training data was, unless it is there."""
-    try:
-        if read_sealed(folder.preprocessing) is not None:
-            return
-    except DataError as error:
-        logging.getLogger("counterpoise").warning("%s; it is written again", error)
-    folder.write_json(folder.preprocessing, seal(preprocessing_of(federation).to_json()))
+    if not _is_whole(folder.preprocessing):
+        folder.write_json(folder.preprocessing, seal(preprocessing_of(federation).to_json()))
 
 
 def describe_run(run: Run, federation: Federation, file: str = "") -> None:
     """Write record.json, unless it is there."""
+    if not _is_whole(run.folder.record):
+        run.folder.write_json(run.folder.record, seal(_record_of(run, federation, file)))
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether a sealed file is there as it was written; of one that is damaged a warning is logged."""
     try:
-        if read_sealed(run.folder.record) is not None:
-            return
+        return read_sealed(path) is not None
     except DataError as error:
         logging.getLogger("counterpoise").warning("%s; it is written again", error)
-    run.folder.write_json(run.folder.record, seal(_record_of(run, federation, file)))
+        return False
 
 
 def _record_of(run: Run, federation: Federation, file: str) -> dict[str, Any]:

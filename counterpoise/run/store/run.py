@@ -39,7 +39,7 @@ def new_run(
     experiment = resolve(experiment, simulation)
     if simulation.method.needs_secret:
         folder.draw_secret()
-    write_atomically(folder.config, write_toml(experiment.tables()).encode())
+    _write_tables(experiment, folder)
     return found_run(experiment, simulation, federation, folder, file)
 
 
@@ -62,12 +62,16 @@ def found_run(
 def _update_max_skipped(experiment: Experiment, folder: RunFolder) -> None:
     """Store the max_skipped that the run is resumed with: readers decide by it whether the run was given up."""
     if load_experiment(folder.config).engine.max_skipped != experiment.engine.max_skipped:
-        write_atomically(folder.config, write_toml(experiment.tables()).encode())
+        _write_tables(experiment, folder)
 
 
 def write_config(run: Run) -> None:
     """Write config.toml as the run now has it."""
-    write_atomically(run.folder.config, write_toml(run.experiment.tables()).encode())
+    _write_tables(run.experiment, run.folder)
+
+
+def _write_tables(experiment: Experiment, folder: RunFolder) -> None:
+    write_atomically(folder.config, write_toml(experiment.tables()).encode())
 
 
 def record_round(
