@@ -8,21 +8,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sweeps import run_here, tiny_sweep
+
+from counterpoise.errors import ConfigError
+from counterpoise.results.results import read_results
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def _load() -> Any:
-    spec = importlib.util.spec_from_file_location("verdicts", ROOT / "experiments" / "verdicts.py")
+def _load(name: str) -> Any:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "experiments" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules["verdicts"] = module
+    sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
 
 
-verdicts = _load()
+verdicts, collect = _load("verdicts"), _load("collect")
 
 
 def test_the_page_is_what_its_files_say() -> None:
@@ -62,3 +66,33 @@ def test_gains_are_over_pairs_of_seeds(tmp_path: Path) -> None:
     assert gain == pytest.approx(4.0)
     assert error == pytest.approx(1.0)  # of 3 and 5: deviation sqrt 2, over sqrt 2
     assert results["A"].mean == pytest.approx(55.0)
+
+
+def test_a_result_file_is_made_from_a_sweep_and_read_back(tmp_path: Path) -> None:
+    named = [
+        {"name": "Plain", "method": "fedavg"},
+        {"name": "FedAvg, b", "method": ["fedavg", "balanced_softmax"]},
+    ]
+    run_here(tiny_sweep(methods=named, base={"evaluate": {"every": 1}}), tmp_path / "out")
+    runs = read_results([tmp_path / "out"])
+    text = collect.result_file(runs, "counterpoise compare tiny.toml", "abc1234")
+    (tmp_path / "tiny.csv").write_text(text)
+
+    head = text.splitlines()[:4]
+    assert head[0] == "# counterpoise compare tiny.toml"
+    assert "torch" in head[1]
+    assert head[2:] == [
+        "# commit abc1234",
+        "# seeds 0 to 1; scores after the last round; the best of 2 evaluations",
+    ]
+    for score, pick in (("accuracy", lambda seen: seen[-1]), ("best_accuracy", max)):
+        read = verdicts.read_results(tmp_path / "tiny.csv", score)
+        assert set(read) == {"Plain", verdicts._run("FedAvg, b", {})}
+        for run in (run for run in runs if run.config["method"] == "fedavg"):
+            expected = pick([row["accuracy"] for row in run.scored])
+            assert read["Plain"].values[run.seed] == pytest.approx(100 * expected, abs=0.006)  # four digits
+
+
+def test_a_result_file_needs_a_finished_run() -> None:
+    with pytest.raises(ConfigError, match="no finished run"):
+        collect.result_file([], "", "")
