@@ -94,7 +94,8 @@ def control_variates() -> Part:
 def dynamic_regulariser(alpha: NonNegative = 0.1) -> Part:
     """``g + alpha (y - x + h_k)``, ``h_k <- h_k + y_k - x``; the server adds the mean of all clients' h.
 
-    The rule is about where a client ends, whatever steps take it there: any local optimizer will do.
+    The rule is about where a client ends, whatever steps take it there: any local optimizer will do. An update that the
+    server shortens (`cohort.max_influence`) is shortened in the server's h too, or a client could bend it without bound; the client's own h_k keeps all of it.
     """
 
     def init(params: Params, census: Census, surveys: Tree) -> Tree:

@@ -32,7 +32,7 @@ def elastic_aggregation(
 
     def adjust(grads: Params, slot: Tree, step: Step) -> tuple[Params, Tree]:
         found = step.gradient_at(slot["received"], objective=squared_outputs).grads
-        counted = step.batch.passed * step.stats.epochs < share
+        counted = begins_within(step.batch, step.stats.steps, step.stats.epochs, share)
         sensitivity = tmap(
             lambda old, g: torch.where(counted, torch.lerp(g.abs(), old, decay), old),
             slot["sensitivity"],
@@ -52,6 +52,12 @@ def elastic_aggregation(
         "how much the model's outputs on its inputs depend on each parameter, a vector as long as the model"
     )
     return Part(start=start, adjust=adjust, finish=finish, update=update, reveals=Reveals(upload=words))
+
+
+def begins_within(batch: Batch, steps: Tensor, epochs: Tensor, share: float) -> Tensor:
+    """Whether a batch is among the first of its round that make up `share` of an epoch: of 10 batches 0.3 are three."""
+    below = share * (1 - 1e-6)  # 0.3 rounds up, and a little more than three batches would be four
+    return batch.steps_done(steps) * epochs < below * steps
 
 
 def squared_outputs(outputs: Outputs, batch: Batch) -> Tensor:

@@ -56,7 +56,7 @@ def _balanced(strength: float, schedule: Schedule, normalise: Normalise) -> Part
         return {"shift": shift.to(stats.lr), "epochs": stats.epochs, "steps": stats.steps} | whole
 
     def grown(batch: Batch, slot: Tree) -> Tensor:
-        done = epochs_done(batch.passed, slot["steps"], slot["epochs"])
+        done = epochs_done(batch, slot["steps"], slot["epochs"])
         share: Tensor = {
             "local": lambda: (done + 1) / slot["epochs"],
             "global": lambda: slot["round"] / slot["rounds"],
@@ -87,6 +87,6 @@ def rarity(counts: Tensor, normalise: Normalise = "max") -> Tensor:
     return torch.where(whole > 0, gap / whole.clamp(min=1e-300), 0.0)
 
 
-def epochs_done(passed: Tensor, steps: Tensor, epochs: Tensor) -> Tensor:
-    """[] whole epochs that are over, from the share of steps that is: by whole numbers, since 0.3 * 10 may be below 3."""
-    return torch.floor(torch.round(passed * steps) * epochs / steps.clamp(min=1))
+def epochs_done(batch: Batch, steps: Tensor, epochs: Tensor) -> Tensor:
+    """[] whole epochs that are over."""
+    return torch.floor(batch.steps_done(steps) * epochs / steps.clamp(min=1))

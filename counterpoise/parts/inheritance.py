@@ -100,7 +100,7 @@ def present(batch: Batch, logits: Tensor) -> Tensor:
 
 def places(batch: Batch, slot: Tree) -> Tensor:
     """[B] how many samples the client visited in this round before each of the batch, by whole numbers."""
-    before: Tensor = torch.round(batch.passed * slot["steps"]).long() * slot["batch_size"].long()
+    before: Tensor = batch.steps_done(slot["steps"]).long() * slot["batch_size"].long()
     return torch.arange(len(batch.y), device=batch.y.device) + before
 
 

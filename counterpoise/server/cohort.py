@@ -26,7 +26,7 @@ class Cohort(Settings, table="cohort"):
     ] = "exact"
     max_influence: Annotated[
         Influence,
-        "longest update, in medians of its round (of three replies or more); longer ones are scaled down to it; 0: no bound; `dp` has its own bound instead",
+        "longest update, in medians of its round (of three replies or more; of an even number the lower of the middle two); longer ones are scaled down to it; 0: no bound; `dp` has its own bound instead",
     ] = MAX_INFLUENCE
 
     def expected(self, samples: Tensor) -> int:

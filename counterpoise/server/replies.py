@@ -57,6 +57,8 @@ def limit_influence(
 
     delta_k <- delta_k min(1, most * median_j |delta_j| / |delta_k|)
 
+    Of an even number of replies the median is the lower of the two in the middle, which half of the clients cannot raise.
+
     Where most clients did not move, but for rounding, there is no length to compare with, and nothing is scaled.
     """
     count = len(replies.client)

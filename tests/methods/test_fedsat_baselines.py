@@ -11,8 +11,10 @@ from federations import LOOP, STACKED, ask_clients, distance, run_rounds, simula
 from torch import Tensor
 
 from counterpoise.core.local import Local
+from counterpoise.core.part import Batch
 from counterpoise.core.tree import Params
 from counterpoise.engines.choose import EngineSettings
+from counterpoise.parts.elastic import begins_within
 from counterpoise.run.simulation import Simulation
 from counterpoise.server.round import ServerState
 
@@ -120,6 +122,20 @@ def test_fedspeed_without_a_regulariser_is_fedsam_but_for_the_mean_of_past_updat
     (speed, first), (sam, _) = ((run_rounds(sim), sim.open()) for sim in sims)
     for name, p in speed.params.items():  # FedDyn adds the mean over all clients of their updates
         assert torch.allclose(p - first.params[name], 2 * (sam.params[name] - first.params[name]), atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("epochs", [1, 2, 3, 5, 10])
+@pytest.mark.parametrize("percent", [10, 30, 70, 100])
+def test_elastic_aggregation_counts_the_batches_that_begin_within_its_share_of_an_epoch(
+    percent: int, epochs: int, dtype: torch.dtype
+) -> None:
+    for each in range(1, 401):  # batches of an epoch
+        steps = torch.tensor(each * epochs, dtype=dtype)
+        every = Batch(*[torch.zeros(0)] * 3, passed=(torch.arange(each * epochs) / steps).to(dtype))
+        found = begins_within(every, steps, torch.tensor(epochs, dtype=dtype), percent / 100)
+        expected = -(-percent * each // 100)  # 30 % of 10 batches are 3, of 11 they are 4
+        assert found.tolist() == [True] * expected + [False] * (each * epochs - expected), each
 
 
 @ENGINES

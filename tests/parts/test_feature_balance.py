@@ -85,8 +85,8 @@ def test_the_loss_by_hand() -> None:
 @pytest.mark.parametrize(("each", "epochs"), [(1, 10), (7, 10), (13, 3), (1, 1), (391, 10), (3, 49)])
 def test_epochs_are_counted_exactly_at_every_step(each: int, epochs: int, dtype: torch.dtype) -> None:
     steps = each * epochs
-    passed = (torch.arange(steps) / steps).to(dtype)
-    found = epochs_done(passed, torch.tensor(steps, dtype=dtype), torch.tensor(epochs, dtype=dtype))
+    at_each_step = Batch(*[torch.zeros(0)] * 3, passed=(torch.arange(steps) / steps).to(dtype))
+    found = epochs_done(at_each_step, torch.tensor(steps, dtype=dtype), torch.tensor(epochs, dtype=dtype))
     assert found.tolist() == [step // each for step in range(steps)]
 
 
