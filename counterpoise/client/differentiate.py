@@ -20,9 +20,8 @@ class Loss(NamedTuple):
     """A batch's loss as a function of the model's outputs; or the losses of H groups that add up to it."""
 
     value: Callable[[Outputs], Tensor]  # -> [], of groups [H]
-    by_logits: Callable[[Outputs], tuple[Tensor, Tensor]] | None = (
-        None  # -> [], [B, C]: also its gradient, where known; of groups [H], [H, B, C]
-    )
+    # -> [], [B, C]: also its gradient, where known; of groups [H], [H, B, C]
+    by_logits: Callable[[Outputs], tuple[Tensor, Tensor]] | None = None
     groups: int | None = None  # H; gradients then have a leading axis over the groups
 
 

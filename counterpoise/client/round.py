@@ -16,7 +16,7 @@ from counterpoise.core.loss import cross_entropy
 from counterpoise.core.messages import Result
 from counterpoise.core.method import Method
 from counterpoise.core.part import Batch, Gradient, Objective, Outputs, Part, Stats, Step, call
-from counterpoise.core.tree import Params, Tree, add, kept_model, subtract, tmap
+from counterpoise.core.tree import Params, Tree, add, descend, kept_model, subtract
 
 
 class Progress(NamedTuple):
@@ -96,13 +96,14 @@ def step(
     by_group = partial(gradient_at, progress.params, progress.buffers, None)
     seen = Step(progress.params, stats, gradient_at, by_group, batch)
     gradient = _source(method, slots, seen)
-    seen = seen._replace(outputs=gradient.outputs)
+    seen = seen._replace(found=gradient)
     direction = gradient.grads
     for part in method.parts:
         if part.adjust is not None:
             direction, slots[part.name] = part.adjust(direction, slots[part.name], seen)
-    params = tmap(lambda p, d: torch.addcmul(p, stats.lr, d, value=-1), progress.params, direction)
-    return Progress(params, gradient.buffers, slots, progress.loss + gradient.loss)
+    return Progress(
+        descend(progress.params, direction, stats.lr), gradient.buffers, slots, progress.loss + gradient.loss
+    )
 
 
 def end(

@@ -9,16 +9,15 @@ from typing import Any, NamedTuple, TypeAlias
 from torch import Tensor
 
 from counterpoise.core.messages import Task
-from counterpoise.core.part import ClientData, Gradient
+from counterpoise.core.part import ClientData, Gradient, Outputs
 from counterpoise.core.tree import Tree
 from counterpoise.errors import listed, short
 
 PER_SAMPLE = "one value per sample"
 TREE = "a tree (a dict of tensors)"
 SUM_TOLERANCE = 1e-4  # weights may be float32, and many
-Fault: TypeAlias = Callable[
-    [Sequence[Any], Any], str
-]  # given, returned -> what is needed and what came; or ""
+# given, returned -> what is needed and what came; or ""
+Fault: TypeAlias = Callable[[Sequence[Any], Any], str]
 
 
 class Form(NamedTuple):
@@ -116,11 +115,12 @@ def _gradient(given: Sequence[Any], value: Any) -> str:
         if not isinstance(found, Gradient):
             return f"a Gradient, not {kind(found)}"
         fault = "" if isinstance(found.loss, Tensor) and not found.loss.dim() else kind(found.loss)
-        return (
-            f"a Gradient with a loss [], not {fault}"
-            if fault
-            else _like(found.grads, step.params, "gradients")
-        )
+        if fault:
+            return f"a Gradient with a loss [], not {fault}"
+        outputs: Any = found.outputs
+        if not isinstance(outputs, Outputs):
+            return f"a Gradient with the outputs of its pass (Outputs), not {kind(outputs)}"
+        return _like(found.grads, step.params, "gradients")
 
     return _pair(value, "a Gradient and its slot", sound, _slot_like(slot))
 

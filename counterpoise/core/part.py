@@ -79,86 +79,72 @@ class Part:
 
     name: str = ""  # that of its factory, if the decorator `part` registered it
 
-    # once
+    # == once ==
+
     adapt: Callable[[nn.Module], nn.Module] | None = None  # change the model before its parameters are drawn
-    survey: Callable[[ClientData, int], Tree] | None = (
-        None  # data, classes -> what the server gets before round 0
-    )
-    tally: Callable[[ClientData, int], Tree] | None = (
-        None  # data, classes -> whole numbers, of which the server gets only the sum over all clients
-    )
-    init: Callable[[Params, Census, Tree], Tree] | None = (
-        None  # params, census, surveys [N, ...] or the sum of tallies -> server slot
-    )
-    enroll: Callable[[Params, Params, int], Tree] | None = (
-        None  # params, buffers, classes -> a client's first memory
-    )
+    # data, classes -> what the server gets before round 0
+    survey: Callable[[ClientData, int], Tree] | None = None
+    # data, classes -> whole numbers, of which the server gets only the sum over all clients
+    tally: Callable[[ClientData, int], Tree] | None = None
+    # params, census, surveys [N, ...] or the sum of tallies -> server slot
+    init: Callable[[Params, Census, Tree], Tree] | None = None
+    # params, buffers, classes -> a client's first memory
+    enroll: Callable[[Params, Params, int], Tree] | None = None
 
-    # server, before a round
-    send: Callable[[Tree, int], Tree] | None = (
-        None  # server slot, round -> what every client of the round gets
-    )
+    # == server, before a round ==
 
-    propose: Callable[[Tree, int, Sequence[int]], Sequence[Task]] | None = (
-        None  # server slot, round, cohort -> tasks, the same number per client; at most one part
-    )
+    # server slot, round -> what every client of the round gets
+    send: Callable[[Tree, int], Tree] | None = None
 
-    # client, one by one
-    observe: Callable[[ClientData, Visit], Tree] | None = (
-        None  # the client's own data, visit -> `stats.seen` of this round, neither kept nor sent; what is shared decides its names and shapes
-    )
-    prepare: Callable[[ClientData, Visit], tuple[ClientData, Tree]] | None = (
-        None  # data, visit -> data, memory; without `enroll` the memory may have any shape, and no other hook sees it
-    )
+    # server slot, round, cohort -> tasks, the same number per client; at most one part
+    propose: Callable[[Tree, int, Sequence[int]], Sequence[Task]] | None = None
 
-    # client, stacked: no Python branch on a tensor, no .item(), no in-place operation, no randomness
-    start: Callable[[Params, Tree, Tree, Stats], Tree] | None = (
-        None  # params, shared, memory, stats -> step slot
-    )
-    loss: Callable[[Outputs, Batch, Tree], Tensor] | None = (
-        None  # outputs, batch, slot -> [B]; at most one part
-    )
-    weight: Callable[[Outputs, Batch, Tree], Tensor] | None = (
-        None  # -> [B] factor on each sample's loss; all multiply
-    )
-    penalty: Callable[[Outputs, Batch, Tree], Tensor] | None = (
-        None  # -> [B] added to each sample's weighted loss, or [] a term of the whole batch, by its real samples; all add
-    )
-    gradient: Callable[[Tree, Step], tuple[Gradient, Tree]] | None = (
-        None  # where gradients come from; at most one part
-    )
+    # == client, one by one ==
+
+    # the client's own data, visit -> `stats.seen` of this round, neither kept nor sent; what is shared decides its names and shapes
+    observe: Callable[[ClientData, Visit], Tree] | None = None
+    # data, visit -> data, memory; without `enroll` the memory may have any shape, and no other hook sees it
+    prepare: Callable[[ClientData, Visit], tuple[ClientData, Tree]] | None = None
+
+    # == client, stacked: no Python branch on a tensor, no .item(), no in-place operation, no randomness ==
+
+    # params, shared, memory, stats -> step slot
+    start: Callable[[Params, Tree, Tree, Stats], Tree] | None = None
+    # outputs, batch, slot -> [B]; at most one part
+    loss: Callable[[Outputs, Batch, Tree], Tensor] | None = None
+    # -> [B] factor on each sample's loss; all multiply
+    weight: Callable[[Outputs, Batch, Tree], Tensor] | None = None
+    # -> [B] added to each sample's weighted loss, or [] a term of the whole batch, by its real samples; all add
+    penalty: Callable[[Outputs, Batch, Tree], Tensor] | None = None
+    # where gradients come from; at most one part
+    gradient: Callable[[Tree, Step], tuple[Gradient, Tree]] | None = None
     adjust: Callable[[Params, Tree, Step], tuple[Params, Tree]] | None = None  # a chain in listed order
-    finish: Callable[[Params, Tree, Tree, Stats], tuple[Tree, Tree]] | None = (
-        None  # delta, slot, memory, stats -> upload, memory
-    )
+    # delta, slot, memory, stats -> upload, memory
+    finish: Callable[[Params, Tree, Tree, Stats], tuple[Tree, Tree]] | None = None
 
-    # server, after a round
-    choose: Callable[[Tree, Replies, Judge], tuple[Tensor, Tree]] | None = (
-        None  # server slot, replies, judge -> rows [K] of the replies to use, slot; at most one part
-    )
-    weigh: Callable[[Tensor, Tree, Exchange], tuple[Tensor, Tree]] | None = (
-        None  # weights [K], slot, exchange -> weights, slot; a chain in listed order
-    )
-    treat: Callable[[Params, Tree, Exchange], Params] | None = (
-        None  # deltas [K, ...], slot, exchange -> deltas, before they are averaged; a chain in listed order
-    )
-    update: Callable[[Params, Tree, Exchange], tuple[Params, Tree]] | None = (
-        None  # delta, slot, exchange; a chain
-    )
+    # == server, after a round ==
 
-    # the model that is scored and saved, where it is not the one that is trained
-    present: Callable[[Params, Params, Tree], tuple[Params, Params]] | None = (
-        None  # params, buffers, server slot -> params, buffers; a chain in listed order
-    )
+    # server slot, replies, judge -> rows [K] of the replies to use, slot; at most one part
+    choose: Callable[[Tree, Replies, Judge], tuple[Tensor, Tree]] | None = None
+    # weights [K], slot, exchange -> weights, slot; a chain in listed order
+    weigh: Callable[[Tensor, Tree, Exchange], tuple[Tensor, Tree]] | None = None
+    # deltas [K, ...], slot, exchange -> deltas, before they are averaged; a chain in listed order
+    treat: Callable[[Params, Tree, Exchange], Params] | None = None
+    # delta, slot, exchange; a chain
+    update: Callable[[Params, Tree, Exchange], tuple[Params, Tree]] | None = None
 
-    # the model that a client itself would use, where it is not the one that all share
-    own: Callable[[Params, Params, Tree], tuple[Params, Params]] | None = (
-        None  # params, buffers, memory -> params, buffers; a chain in listed order
-    )
+    # == the model that is scored and saved, where it is not the one that is trained ==
 
-    note: Callable[[Census], str] | None = (
-        None  # one line that whoever starts the run should read, kept in its record; empty: none
-    )
+    # params, buffers, server slot -> params, buffers; a chain in listed order
+    present: Callable[[Params, Params, Tree], tuple[Params, Params]] | None = None
+
+    # == the model that a client itself would use, where it is not the one that all share ==
+
+    # params, buffers, memory -> params, buffers; a chain in listed order
+    own: Callable[[Params, Params, Tree], tuple[Params, Params]] | None = None
+
+    # one line that whoever starts the run should read, kept in its record; empty: none
+    note: Callable[[Census], str] | None = None
     charts: tuple[Chart, ...] = ()  # what the report shows of the server slot
     server_samples: bool = False  # whether `update` measures models on samples of the server's own
     curbs_outliers: bool = False  # whether what few clients send may count for less or nothing, also where only they hold a class
@@ -166,12 +152,10 @@ class Part:
     pools: bool = False  # whether the samples of all clients are put in one place before the run
     follows_server: bool = False  # whether `adjust` mixes the server's last direction in; at most one part
     assumes_sgd: bool = False  # whether its rule holds only for steps ``y - lr direction``: it reads gradients off updates, sets the length of steps, or takes such steps itself
-    relabels: bool = (
-        False  # whether `prepare` changes labels, so that it must act before others prepare by them
-    )
-    private: Privacy | None = (
-        None  # `treat` makes the mean of the updates private, by the run's secret key or repeatably by its seed
-    )
+    # whether `prepare` changes labels, so that it must act before others prepare by them
+    relabels: bool = False
+    # `treat` makes the mean of the updates private, by the run's secret key or repeatably by its seed
+    private: Privacy | None = None
     reveals: Reveals = SILENT  # in words; a part with `survey`, `tally` or `finish` must say it
     replaces_weights: bool = False  # whether `weigh` ignores the weights that it is given
     extrapolates: bool = False  # whether `weigh` may give negative weights; they sum to 1 all the same

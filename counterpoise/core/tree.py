@@ -62,6 +62,11 @@ def subtract(tree: Tree, other: Tree) -> Tree:
     return tmap(torch.sub, tree, other)
 
 
+def descend(params: Tree, direction: Tree, lr: Tensor) -> Tree:
+    """``p - lr d``; one operation for whoever takes such a step, since another order of rounding would be another run."""
+    return tmap(lambda p, d: torch.addcmul(p, lr, d, value=-1), params, direction)
+
+
 def multiply(tree: Tree, scale: float | Tensor) -> Tree:
     return tmap(lambda a: a * scale, tree)
 

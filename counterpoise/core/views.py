@@ -47,12 +47,10 @@ class Outputs(NamedTuple):
 
     logits: Tensor  # [B, C]
     features: Tensor  # [B, F] input of the last layer; empty where the model has no `features`
-    at: Callable[[Params], Outputs] = (
-        _without_batch  # the same batch under other parameters, without gradients
-    )
-    head: Callable[[Tensor], Tensor] = (
-        _without_head  # other features [B, F] -> logits by the last layer that is trained; gradients go through both
-    )
+    # the same batch under other parameters, without gradients
+    at: Callable[[Params], Outputs] = _without_batch
+    # other features [B, F] -> logits by the last layer that is trained; gradients go through both
+    head: Callable[[Tensor], Tensor] = _without_head
 
 
 class Stats(NamedTuple):
@@ -67,9 +65,8 @@ class Stats(NamedTuple):
     epochs: Tensor = ONE  # [] local epochs of this round
     batch_size: Tensor = ONE  # []
     moved: Tensor = ZERO  # [C, C] samples by their class before any part prepared them and now, the diagonal 0; [] where no part re-labels
-    numbers: Tree = (
-        NOTHING  # of the method, where runs that differ in them train together: item -> argument -> []
-    )
+    # of the method, where runs that differ in them train together: item -> argument -> []
+    numbers: Tree = NOTHING
     seen: Tree = NOTHING  # in `start` and `finish`: what the part itself observed of the client's samples
 
 
@@ -79,7 +76,7 @@ class Gradient(NamedTuple):
     grads: Params
     buffers: Params
     loss: Tensor  # []
-    outputs: Outputs | None = None  # what the model said of the batch on the way
+    outputs: Outputs  # what the model said of the batch on the way
 
 
 class Step(NamedTuple):
@@ -87,14 +84,19 @@ class Step(NamedTuple):
 
     params: Params
     stats: Stats
-    gradient_at: Callable[
-        ..., Gradient
-    ]  # params, buffers=these, objective=None -> the same batch's gradient there
-    group_gradients: Callable[
-        [Tensor], Gradient
-    ]  # members [H, C] -> grads [H, ...] of each group's share of the batch's loss, from one forward pass
+    # params, buffers=these, objective=None -> the same batch's gradient there
+    gradient_at: Callable[..., Gradient]
+    # members [H, C] -> grads [H, ...] of each group's share of the batch's loss, from one forward pass
+    group_gradients: Callable[[Tensor], Gradient]
     batch: Batch
-    outputs: Outputs | None = None  # of this step's gradient; None for the gradient source, which makes them
+    found: Gradient | None = None  # None for the gradient source, which makes it
+
+    @property
+    def outputs(self) -> Outputs:
+        """What the model said of the batch when this step's gradient was taken."""
+        if self.found is None:
+            raise RuntimeError("a gradient source makes the outputs of its step, and cannot see them before")
+        return self.found.outputs
 
 
 Objective: TypeAlias = Callable[[Outputs, Batch], Tensor]  # -> [] what is differentiated instead of the loss
@@ -130,9 +132,8 @@ class Visit(NamedTuple):
     knobs: Mapping[str, float]  # settings of this task
     stream: torch.Generator
     look: Look
-    steps: Callable[[float], int] = (
-        _without_settings  # samples -> local steps of a round on so many, by batches and epochs
-    )
+    # samples -> local steps of a round on so many, by batches and epochs
+    steps: Callable[[float], int] = _without_settings
 
 
 def round_at(share: float, rounds: int) -> int:
@@ -174,9 +175,8 @@ class Census(NamedTuple):
 
 
 Measurement: TypeAlias = Callable[[Outputs, Batch], Tree]  # sums over a batch: batches and clients add up
-Measure: TypeAlias = Callable[
-    [Params, Params, Measurement], Tree
-]  # params, buffers, what is summed over a batch -> these sums over all samples
+# params, buffers, what is summed over a batch -> these sums over all samples
+Measure: TypeAlias = Callable[[Params, Params, Measurement], Tree]
 
 
 class Pair(NamedTuple):
@@ -198,9 +198,8 @@ class Exchange(NamedTuple):
     seed: int = 0  # of the run
     part: str = ""  # who looks
     upload: Tree = NOTHING  # [K, ...] what the client half of this part sent
-    ask: Callable[[Sequence[Pair]], Tree] | None = (
-        None  # pairs of a client and a reply -> [P, ...] counts of that reply's model on what the client holds out
-    )
+    # pairs of a client and a reply -> [P, ...] counts of that reply's model on what the client holds out
+    ask: Callable[[Sequence[Pair]], Tree] | None = None
     secret: SecretKey | None = None  # of the run; clients and reports never see it
 
     def stream(self) -> torch.Generator:
@@ -222,6 +221,5 @@ class Exchange(NamedTuple):
         return self._replace(part=part, upload=self.replies.upload.get(part, {}))
 
 
-Judge: TypeAlias = Callable[
-    [Tensor], Tensor
-]  # selections of replies [M, K] -> [M] validation score of the model that each averages to
+# selections of replies [M, K] -> [M] validation score of the model that each averages to
+Judge: TypeAlias = Callable[[Tensor], Tensor]

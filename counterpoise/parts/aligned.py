@@ -7,7 +7,7 @@ from torch import Tensor
 
 from counterpoise.core.method import part
 from counterpoise.core.part import Batch, Part, Reveals, Stats, Step
-from counterpoise.core.tree import Params, Tree, tmap
+from counterpoise.core.tree import Params, Tree, descend
 from counterpoise.errors import ConfigError
 from counterpoise.models.heads import replace_head
 from counterpoise.models.sparse_frame import TwoHeads
@@ -37,11 +37,10 @@ def realigned_heads(length: Positive = 1.7) -> Part:
         return {"weight": memory["weight"], "bias": memory["bias"]}
 
     def adjust(grads: Params, slot: Tree, step: Step) -> tuple[Params, Tree]:
-        assert step.outputs is not None  # every gradient source hands them on
         features = step.outputs.features.to(slot["weight"].dtype)
         aux = linear_gradient(step.params[WEIGHT], step.params[BIAS], features, step.batch)
         own = linear_gradient(slot["weight"], slot["bias"], features, step.batch)
-        after = tmap(lambda p, d: torch.addcmul(p, step.stats.lr, d, value=-1), slot, own)
+        after = descend(slot, own, step.stats.lr)
         return grads | {WEIGHT: aux["weight"], BIAS: aux["bias"]}, after
 
     def finish(delta: Params, slot: Tree, memory: Tree, stats: Stats) -> tuple[Tree, Tree]:

@@ -15,9 +15,8 @@ from counterpoise.registry.schema import Count, Whole
 from counterpoise.system.capacity import check_fits
 
 PAPER = "Luo et al. 2021, arXiv:2106.05001, section 4"
-FLOOR = (
-    1e-6  # least variance in any direction, in mean variances: below it a root would only magnify rounding
-)
+# least variance in any direction, in mean variances: below it a root would only magnify rounding
+FLOOR = 1e-6
 OWN = 2  # copies of all covariances that a client holds at once
 FIT = 5  # those that the server holds besides what clients sent
 

@@ -38,7 +38,6 @@ def client_focus(focus: NonNegative = 1.0, keep: Keep = 1.0) -> Part:
         return {"hits": zero, "seen": zero}
 
     def adjust(grads: Params, slot: Tree, step: Step) -> tuple[Params, Tree]:
-        assert step.outputs is not None  # every gradient source hands them on
         batch, found = step.batch, step.outputs.logits.argmax(-1)
         own = F.one_hot(batch.y, slot["seen"].shape[-1]) * batch.mask.unsqueeze(-1)  # [B, C]
         right = own * (found == batch.y).unsqueeze(-1)

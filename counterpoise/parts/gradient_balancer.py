@@ -53,7 +53,6 @@ def gradient_balancer(
         return (values * factors(control(slot, gains)["output"], hit)).sum(-1)
 
     def adjust(grads: Params, slot: Tree, step: Step) -> tuple[Params, Tree]:
-        assert step.outputs is not None  # every gradient source hands them on
         logits, mask, now = step.outputs.logits, step.batch.mask, control(slot, gains)
         hit = targets(logits, step.batch)
         pull = factors(now["output"], hit) * (hit - logits.sigmoid()) * mask.unsqueeze(-1)

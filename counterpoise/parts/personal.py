@@ -6,7 +6,7 @@ import torch
 
 from counterpoise.core.method import part
 from counterpoise.core.part import Part, Reveals, Stats, Step
-from counterpoise.core.tree import Params, Tree, add, kept_model, subtract, tmap
+from counterpoise.core.tree import Params, Tree, add, descend, kept_model, subtract
 from counterpoise.parts.aligned import last_layer_gradient
 from counterpoise.parts.posthoc import BIAS, WEIGHT, with_head
 from counterpoise.registry.schema import NonNegative
@@ -33,7 +33,7 @@ def personal_model(pull: NonNegative = 0.1) -> Part:
         own = slot["params"]
         found = step.gradient_at(own, slot["buffers"])
         direction = add(found.grads, subtract(own, slot["received"]), pull)
-        after = tmap(lambda v, d: torch.addcmul(v, step.stats.lr, d, value=-1), own, direction)
+        after = descend(own, direction, step.stats.lr)
         return grads, slot | {"params": after, "buffers": found.buffers}
 
     def finish(delta: Params, slot: Tree, memory: Tree, stats: Stats) -> tuple[Tree, Tree]:
@@ -67,11 +67,10 @@ def private_head() -> Part:
         return memory
 
     def adjust(grads: Params, slot: Tree, step: Step) -> tuple[Params, Tree]:
-        assert step.outputs is not None  # every gradient source hands them on
         features = step.outputs.features.to(slot["weight"].dtype)
         logits = step.outputs.logits + features @ slot["weight"].t() + slot["bias"]
         by = last_layer_gradient(logits, features, step.batch)
-        return grads, tmap(lambda p, d: torch.addcmul(p, step.stats.lr, d, value=-1), slot, by)
+        return grads, descend(slot, by, step.stats.lr)
 
     def finish(delta: Params, slot: Tree, memory: Tree, stats: Stats) -> tuple[Tree, Tree]:
         return {}, slot

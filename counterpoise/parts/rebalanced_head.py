@@ -20,7 +20,7 @@ from counterpoise.core.part import (
     Visit,
     whole_slot,
 )
-from counterpoise.core.tree import Params, Tree, tmap
+from counterpoise.core.tree import Params, Tree, descend
 from counterpoise.parts.aligned import last_layer_gradient
 from counterpoise.parts.class_gradients import (
     TOLD,
@@ -78,7 +78,6 @@ def rebalanced_head(strength: NonNegative = 0.1, samples: Count = 8) -> Part:
         return cross_entropy(outputs._replace(logits=both_heads(outputs, slot["private"])), batch)
 
     def adjust(grads: Params, slot: Tree, step: Step) -> tuple[Params, Tree]:
-        assert step.outputs is not None  # every gradient source hands them on
         balanced = balanced_gradient(joined(step.params), slot["set"], slot["others"])
         pieces = {WEIGHT: balanced[:, :-1], BIAS: balanced[:, -1]}
         turned = {
@@ -86,7 +85,7 @@ def rebalanced_head(strength: NonNegative = 0.1, samples: Count = 8) -> Part:
         }
         features = step.outputs.features.to(balanced.dtype)
         by = last_layer_gradient(both_heads(step.outputs, slot["private"]), features, step.batch)
-        private = tmap(lambda p, d: torch.addcmul(p, step.stats.lr, d, value=-1), slot["private"], by)
+        private = descend(slot["private"], by, step.stats.lr)
         return grads | turned, slot | {"private": private}
 
     def finish(delta: Params, slot: Tree, memory: Tree, stats: Stats) -> tuple[Tree, Tree]:

@@ -11,7 +11,7 @@ from counterpoise.client.functional import FunctionalModel
 from counterpoise.client.round import loss_of
 from counterpoise.core.local import Local
 from counterpoise.core.method import Method, build_method, compose
-from counterpoise.core.part import Batch, ClientData, Part, Stats, Step, Visit
+from counterpoise.core.part import Batch, ClientData, Gradient, Part, Stats, Step, Visit
 from counterpoise.core.rng import generator
 from counterpoise.core.tree import Params, Tree, add, tmap
 from counterpoise.engines.choose import EngineSettings
@@ -32,7 +32,6 @@ def watching() -> Part:
         return {"sum": 0 * stats.lr}
 
     def adjust(grads: Params, slot: Tree, step: Step) -> tuple[Params, Tree]:
-        assert step.outputs is not None
         right = (step.outputs.logits.argmax(-1) == step.batch.y) * step.batch.mask
         seen = right.sum() + 100 * step.batch.passed + 1e4 * step.stats.epochs + 1e6 * step.stats.batch_size
         return grads, {"sum": slot["sum"] + seen}
@@ -95,7 +94,6 @@ def test_outputs_under_other_parameters_are_those_of_that_model_and_leave_no_tra
     params, buffers = model.params(), model.buffers()
     other = tmap(lambda p: p + 0.1, params)
     plain = differentiate(model, params, buffers, x, loss_of(Method(), batch, {}))
-    assert plain.outputs is not None
     wanted, _ = model.apply(other, buffers, x, train=True)
     found = plain.outputs.at(other)
     assert (
@@ -105,3 +103,13 @@ def test_outputs_under_other_parameters_are_those_of_that_model_and_leave_no_tra
     again = differentiate(model, params, buffers, x, loss_of(Method(), batch, {}))
     assert distance(plain.buffers, again.buffers) == 0
     assert distance(add(plain.grads, again.grads, -1.0), tmap(torch.zeros_like, plain.grads)) == 0
+
+
+def test_a_gradient_source_cannot_see_the_outputs_that_it_makes() -> None:
+    def gradient(slot: Tree, step: Step) -> tuple[Gradient, Tree]:
+        with pytest.raises(RuntimeError, match="a gradient source makes the outputs"):
+            _ = step.outputs
+        return step.gradient_at(step.params), slot
+
+    sim = simulate(compose(build_method("fedavg"), Part("curious", gradient=gradient)))
+    assert distance(run_rounds(sim).params, run_rounds(simulate("fedavg")).params) < 1e-12

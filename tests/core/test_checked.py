@@ -14,7 +14,7 @@ from federations import LOOP, STACKED, run_rounds, simulate
 from torch import Tensor
 
 from counterpoise.core.method import Method, build_method, compose
-from counterpoise.core.part import Gradient, Part
+from counterpoise.core.part import Part
 from counterpoise.core.tree import Tree, tmap
 from counterpoise.engines.choose import EngineSettings
 from counterpoise.errors import HookError
@@ -90,8 +90,13 @@ RETURNS: list[tuple[str, Hook, str]] = [
     ("gradient", lambda s, step: (step.params, s), "a Gradient, not a dict"),
     (
         "gradient",
-        lambda s, step: (Gradient(step.params, {}, torch.ones(2)), s),
+        lambda s, step: (step.gradient_at(step.params)._replace(loss=torch.ones(2)), s),
         "a Gradient with a loss [], not float32 [2]",
+    ),
+    (
+        "gradient",
+        lambda s, step: (step.gradient_at(step.params)._replace(outputs=None), s),
+        "a Gradient with the outputs of its pass (Outputs), not None",
     ),
     ("start", lambda p, shared, m, stats: None, "a tree (a dict of tensors), not None"),
     ("start", lambda p, shared, m, stats: {"n": 3}, "a tree (a dict of tensors), not an int at 'n'"),

@@ -24,7 +24,7 @@ from regression import Setting, Vector, assert_follows, gradient, setting
 from counterpoise.core.local import Local
 from counterpoise.core.messages import Broadcast, Task
 from counterpoise.core.method import Method, MethodSpec, find_entry
-from counterpoise.core.part import Gradient, Part, Step
+from counterpoise.core.part import Gradient, Outputs, Part, Step
 from counterpoise.core.tree import Params
 from counterpoise.engines.opening import open_task
 from counterpoise.errors import ConfigError
@@ -137,7 +137,13 @@ def _step_with(grads: Params) -> Step:
     def none(params: Params) -> Gradient:
         raise AssertionError("the plain gradient is not asked for")
 
-    return Step({}, None, none, lambda members: Gradient(grads, {}, torch.ones(())), None)  # type: ignore[arg-type]
+    return Step(
+        {},
+        None,
+        none,
+        lambda members: Gradient(grads, {}, torch.ones(()), Outputs(torch.zeros(0), torch.zeros(0))),
+        None,
+    )  # type: ignore[arg-type]
 
 
 def _directions(beta: float, *gradients: list[list[float]]) -> list[list[float]]:

@@ -207,7 +207,7 @@ def test_a_method_that_reads_gradients_off_updates_says_so(name: str) -> None:
     for part in build_method(name).parts:
         hooks = [hook for hook in (part.adjust, part.finish) if hook is not None]
         used = {word for hook in hooks for word in hook.__code__.co_names}
-        if used & {"length_of", "travel", "momentum"} or (part.adjust and "addcmul" in _words(part.adjust)):
+        if used & {"length_of", "travel", "momentum"} or (part.adjust and "descend" in _words(part.adjust)):
             assert part.assumes_sgd, part.name
 
 
