@@ -136,41 +136,63 @@ def announce(method: Method, state: ServerState, lr: float) -> Broadcast:
 def conclude(
     server: Server, state: ServerState, replies: Replies | None, outcome: Outcome
 ) -> tuple[ServerState, Outcome]:
-    """The state after the replies of a round: checked, selected, committed, weighed, treated, averaged."""
+    """The state after the replies of a round: accepted, weighed, treated, averaged. Without usable ones only the round's number changes."""
     after = replace(state, round=state.round + 1)
     method = server.method if state.round else checked(server.method)
     if replies is None:
         return after, outcome
-    outcome = outcome._replace(
-        replied=len(set(replies.client.tolist())), bytes_up=replies.bytes() if _is_federated(method) else 0
-    )
+    accepted, outcome = accept(server, method, state, replies, outcome)
+    if accepted is None:
+        return after, outcome
+    exchange, slots, spent = decide(server, method, state, accepted)
+    exchange = treat_replies(method, exchange, slots)
+    delta, slots = update_model(method, slots, exchange)
+    after = replace(after, slots=slots)
+    if method.alone is None:
+        buffers = average_buffers(exchange.weights, exchange.replies.buffers)
+        after = replace(after, params=add(state.params, delta), buffers=buffers)
+    loss = float(exchange.replies.loss.double().mean())
+    return after, outcome.with_traffic(*spent)._replace(loss=loss)
+
+
+def accept(
+    server: Server, method: Method, state: ServerState, replies: Replies, outcome: Outcome
+) -> tuple[Replies | None, Outcome]:
+    """The sound replies in the order of clients, none too long, and None where they cannot be used; clients are told which count."""
+    sent = replies.bytes() if _is_federated(method) else 0
+    outcome = outcome._replace(replied=len(set(replies.client.tolist())), bytes_up=sent)
     replies, rejected = check_replies(select(replies, replies.client.argsort(stable=True)), state.params)
     replies, clipped = limit_influence(replies, server.max_influence, state.params)
-    searched = method.owner("choose")
     # A search compares settings, so it needs every reply.
-    enough = searched is None or len(replies.client) == outcome.tasks
+    enough = method.owner("choose") is None or len(replies.client) == outcome.tasks
     usable = enough and int(replies.samples.sum()) > 0
     server.ask.commit(state.round, sorted(set(replies.client.tolist())) if usable else [])
     if not usable:
-        return after, outcome._replace(rejected=rejected)
-    known = server.clients, server.measure, state.round, server.seed
-    exchange = Exchange(state.params, replies, replies.samples, *known, secret=server.secret)
+        return None, outcome._replace(rejected=rejected)
+    return replies, outcome._replace(rejected=rejected, clipped=clipped)
+
+
+def decide(
+    server: Server, method: Method, state: ServerState, replies: Replies
+) -> tuple[Exchange, dict[str, Tree], list[Traffic]]:
+    """Which of the replies are used and with which weights, the slots after that, and what was sent to find out."""
+    exchange = Exchange(
+        params=state.params,
+        replies=replies,
+        weights=replies.samples,
+        clients=server.clients,
+        measure=server.measure,
+        round=state.round,
+        seed=server.seed,
+        secret=server.secret,
+    )
+    slots, spent, searched = state.slots, list[Traffic](), method.owner("choose")
     if searched is not None:
-        replies, slots, sent = choose_replies(method, searched, exchange, state.slots, server.score)
-        state, outcome = replace(state, slots=slots), outcome.with_traffic(sent)
+        replies, slots = choose_replies(method, searched, exchange, slots, server.score, spent)
         exchange = exchange._replace(replies=replies)
-    spent: list[Traffic] = []
     asking = exchange._replace(ask=partial(_ask, server, exchange, spent))
-    exchange, slots = weigh_replies(method, asking, state.slots)
-    state, outcome = replace(state, slots=slots), outcome.with_traffic(*spent)
-    exchange = treat_replies(method, exchange, state.slots)
-    delta, slots = update_model(method, state, exchange)
-    buffers = average_buffers(exchange.weights, replies.buffers)
-    after = replace(after, slots=slots)
-    if method.alone is None:
-        after = replace(after, params=add(state.params, delta), buffers=buffers)
-    loss = float(replies.loss.double().mean())
-    return after, outcome._replace(rejected=rejected, clipped=clipped, loss=loss)
+    exchange, slots = weigh_replies(method, asking, slots)
+    return exchange, slots, spent
 
 
 def _ask(server: Server, exchange: Exchange, spent: list[Traffic], pairs: Sequence[Pair]) -> Tree:
@@ -183,9 +205,11 @@ def _ask(server: Server, exchange: Exchange, spent: list[Traffic], pairs: Sequen
     return sums
 
 
-def update_model(method: Method, state: ServerState, exchange: Exchange) -> tuple[Params, dict[str, Tree]]:
-    """The weighted mean of the updates, passed through the chain of server rules."""
-    delta, slots = mix(exchange.weights, exchange.replies.delta), dict(state.slots)
+def update_model(
+    method: Method, slots: Mapping[str, Tree], exchange: Exchange
+) -> tuple[Params, dict[str, Tree]]:
+    """The weighted mean of the updates, passed through the chain of server rules, and the slots after it."""
+    delta, slots = mix(exchange.weights, exchange.replies.delta), dict(slots)
     for part in method.parts:
         if part.update is not None:
             seen = exchange.seen_by(part.name)

@@ -54,14 +54,12 @@ def propose_tasks(method: Method, slots: Slots, round: int, cohort: Sequence[int
 
 
 def choose_replies(
-    method: Method, owner: Part, exchange: Exchange, slots: Slots, score: Score | None
-) -> tuple[Replies, Slots, Traffic]:
-    """The replies that a search chooses, the slots with what it learned, and the traffic of scoring."""
-    spent: list[Traffic] = []
+    method: Method, owner: Part, exchange: Exchange, slots: Slots, score: Score | None, spent: list[Traffic]
+) -> tuple[Replies, Slots]:
+    """The replies that a search chooses, and the slots with what it learned; the traffic of scoring is appended to `spent`."""
     judge = judge_of(method, exchange, slots, score, spent)
     rows, slot = call(owner.choose, None, slots.get(owner.name, {}), exchange.replies, judge)
-    sent = Traffic(sum(one.down for one in spent), sum(one.up for one in spent))
-    return select(exchange.replies, rows), {**slots, owner.name: slot}, sent
+    return select(exchange.replies, rows), {**slots, owner.name: slot}
 
 
 def judge_of(
