@@ -17,14 +17,14 @@ from counterpoise.core.part import Outputs
 from counterpoise.core.tree import Params
 from counterpoise.models.draws import KeyedDraws
 from counterpoise.models.headed import own_name, whole_network
-from counterpoise.models.heads import has_features
+from counterpoise.models.heads import HEAD, has_features
 from counterpoise.models.masks import asks_for_masks, whole_masks
 from counterpoise.models.norms import counts_batches, goes_by_batches, with_own_norms
 from counterpoise.models.outputs import logits_of
 from counterpoise.models.patches import by_patches
 from counterpoise.models.recurrent import has_recurrent_layers, without_cudnn
 
-_INNER, _HEAD = "inner.", "head."
+_INNER = "inner."
 
 
 class _Splitter(nn.Module):
@@ -140,9 +140,9 @@ class FunctionalModel:
 
         def head(features: Tensor) -> Tensor:
             own = {
-                name[len(_HEAD) :]: value
+                name[len(HEAD) :]: value
                 for name, value in (params | buffers).items()
-                if name.startswith(_HEAD)
+                if name.startswith(HEAD)
             }
             last: nn.Module = self._training.inner.head  # type: ignore[assignment]
             with self._autocast(features, train=True):

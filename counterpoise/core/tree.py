@@ -144,6 +144,12 @@ def scale_rows(stacked: Tree, factors: Tensor) -> Tree:
     return tmap(scaled, stacked)
 
 
+def clip_rows(stacked: Params, bound: float, count: int) -> Params:
+    """Rows taken as one vector, none longer than the bound."""
+    size = row_norms(stacked, count)
+    return scale_rows(stacked, (bound / size.clamp(min=1e-300)).clamp(max=1.0))
+
+
 def row_norms(stacked: Tree, count: int) -> Tensor:
     """[count] norm of each row taken as one vector, in float64; finite where all its numbers are."""
     squares = [_row_norm(_by_row(leaf)).square() for leaf in leaves(stacked)]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from counterpoise.core.method import Method, Weighting, method
-from counterpoise.parts.drift import FEDCM, MomentumForm, server_direction
+from counterpoise.parts.drift import FEDCM, server_direction
 from counterpoise.parts.server import optional_server_step
+from counterpoise.parts.travel import MomentumForm
 from counterpoise.registry.schema import Fraction, Positive
 
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from counterpoise.core.method import Method, Weighting, method
 from counterpoise.parts.client_rate import rate_by_steps
-from counterpoise.parts.drift import MomentumForm
 from counterpoise.parts.scarcity import Exponent, Score
 from counterpoise.parts.server import optional_server_step
+from counterpoise.parts.travel import MomentumForm
 from counterpoise.parts.weighted_client_momentum import PAPER, weighted_client_momentum
 from counterpoise.registry.schema import Fraction, NonNegative, Positive
 

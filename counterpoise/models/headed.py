@@ -11,9 +11,10 @@ from torch import Tensor, nn
 
 from counterpoise.errors import ConfigError, listed
 from counterpoise.models.draws import KeyedDraws
+from counterpoise.models.heads import HEAD
 from counterpoise.models.outputs import logits_of
 
-BODY, HEAD = "body.", "head."
+BODY = "body."
 TOKENS = 3  # dimensions of scores of tokens: [B, tokens, classes]
 
 

@@ -1,4 +1,4 @@
-"""Last layers that replace the linear head."""
+"""Last layers: those that replace the linear head, and what a method needs of a model's."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from torch import Tensor, nn
 from torch.nn.functional import linear, normalize
 
 from counterpoise.errors import ConfigError
+
+HEAD = "head."  # begins the names of the last layer's parameters
+WEIGHT, BIAS = f"{HEAD}weight", f"{HEAD}bias"
 
 
 class CosineHead(nn.Linear):
@@ -100,6 +103,38 @@ def with_features(who: str) -> Callable[[nn.Module], nn.Module]:
                 f"{who} needs a model with `features` and `head`, not {type(module).__name__}"
             )
         return module
+
+    return adapt
+
+
+def with_head(bias: bool, frozen: bool = False) -> Callable[[nn.Module], nn.Module]:
+    """Refuses a model without a last layer of this form, and, unless `frozen`, a frozen one, which is not among the parameters."""
+    kinds = (nn.Linear, EtfHead) if frozen else nn.Linear
+
+    def adapt(module: nn.Module) -> nn.Module:
+        head = getattr(module, "head", None)
+        if not isinstance(head, kinds) or (bias and head.bias is None):
+            raise HeadNeededError(
+                f"model {type(module).__name__} must have a linear layer `head`{' with a bias' if bias else ''}"
+            )
+        if not frozen and not all(p.requires_grad for p in head.parameters()):
+            raise ConfigError(
+                f"model {type(module).__name__} must have a `head` that is trained, not a frozen one"
+            )
+        return module
+
+    return adapt
+
+
+def with_plain_head(part: str, bias: bool) -> Callable[[nn.Module], nn.Module]:
+    """Refuses a model whose logits are not a trained linear function of its features, to which this part fits a head."""
+
+    def adapt(module: nn.Module) -> nn.Module:
+        if not has_features(module) or type(module.head) is not nn.Linear:
+            raise HeadNeededError(
+                f"{part} fits a linear layer to features: model {type(module).__name__} must have `features` and a plain linear layer `head`"
+            )
+        return with_head(bias)(module)
 
     return adapt
 

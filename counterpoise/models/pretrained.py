@@ -12,9 +12,7 @@ from torch import Tensor, nn
 
 from counterpoise.errors import ConfigError, DataError, legal_words, short
 from counterpoise.models.headed import named_parameters, own_name
-from counterpoise.models.heads import EtfHead
-
-HEAD = "head."  # a file may lack these tensors: a body trained for other classes
+from counterpoise.models.heads import HEAD, EtfHead
 
 
 @torch.no_grad()
@@ -24,6 +22,7 @@ def load_weights(module: nn.Module, path: Path) -> list[str]:
     All other names must agree, and the shapes: the first tensor that does not fit is named.
     """
     state = dict(named_parameters(module)) | {own_name(module, name): b for name, b in module.named_buffers()}
+    # A file may lack the head: a body trained for other classes.
     given = _read(path, state, own_name(module, HEAD))
     for name, tensor in given.items():
         state[name].copy_(tensor)

@@ -7,7 +7,7 @@ import torch
 from counterpoise.core.method import part
 from counterpoise.core.part import Census, Exchange, Part, Reveals, Stats, Step, known_below, whole_slot
 from counterpoise.core.tree import Params, Tree, tmap, zeros
-from counterpoise.parts.drift import length_of
+from counterpoise.parts.travel import length_of
 from counterpoise.registry.schema import Fraction, Positive, ProperFraction
 
 FEDLADA = "Sun et al. 2023, arXiv:2308.00522"

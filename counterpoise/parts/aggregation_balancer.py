@@ -10,10 +10,9 @@ from torch import Tensor
 from counterpoise.core.method import part
 from counterpoise.core.part import Census, Chart, Exchange, Part
 from counterpoise.core.tree import Params, Tree, scale_rows
+from counterpoise.models.heads import HEAD, WEIGHT, with_head
 from counterpoise.parts.feature_balance import FEDBAL
 from counterpoise.parts.layer_cosines import cosines
-from counterpoise.parts.posthoc import WEIGHT, with_head
-from counterpoise.parts.two_stage import HEAD
 from counterpoise.registry.schema import NonNegative, Positive
 
 Scope: TypeAlias = Literal["all", "classifier"]

@@ -6,11 +6,12 @@ import torch
 from torch import Tensor
 
 from counterpoise.core.method import part
-from counterpoise.core.part import Batch, Part, Reveals, Stats, Step
+from counterpoise.core.part import Part, Reveals, Stats, Step
 from counterpoise.core.tree import Params, Tree, descend
 from counterpoise.errors import ConfigError
 from counterpoise.models.heads import replace_head
 from counterpoise.models.sparse_frame import TwoHeads
+from counterpoise.parts.class_gradients import linear_gradient
 from counterpoise.registry.schema import Positive
 
 FEDLOGE = "Xiao et al. 2024, arXiv:2401.08977"
@@ -74,16 +75,3 @@ def directions(weight: Tensor) -> Tensor:
     """Rows of length 1."""
     lengths: Tensor = torch.linalg.vector_norm(weight, dim=1, keepdim=True)
     return weight / lengths.clamp(min=SHORTEST)
-
-
-def linear_gradient(weight: Tensor, bias: Tensor, features: Tensor, batch: Batch) -> Tree:
-    """Of the mean cross-entropy of ``softmax(W f + b)`` over the real samples of a batch."""
-    return last_layer_gradient(features @ weight.t() + bias, features, batch)
-
-
-def last_layer_gradient(logits: Tensor, features: Tensor, batch: Batch) -> Tree:
-    """Of the mean cross-entropy of the logits, by the layer that adds ``W f + b`` to them."""
-    share = batch.mask / batch.mask.sum().clamp(min=1)
-    hit = torch.nn.functional.one_hot(batch.y, logits.shape[-1])
-    error = (logits.softmax(-1) - hit) * share.unsqueeze(-1)  # [B, C]
-    return {"weight": error.t() @ features, "bias": error.sum(0)}

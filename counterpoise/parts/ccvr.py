@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from counterpoise.core.method import part
 from counterpoise.core.part import Census, ClientData, Exchange, Part, Reveals, Stats, Visit
 from counterpoise.core.tree import Params, Tree, zeros
-from counterpoise.parts.posthoc import BIAS, WEIGHT, with_plain_head
+from counterpoise.models.heads import BIAS, WEIGHT, with_plain_head
 from counterpoise.registry.schema import Count, Whole
 from counterpoise.system.capacity import check_fits
 

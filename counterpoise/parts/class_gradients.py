@@ -1,15 +1,15 @@
-"""Gradients of the last layer by class: what a class alone would change of the head."""
+"""Gradients of the last layer without a backward pass: of a batch, and by class, what a class alone would change of the head."""
 
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from counterpoise.core.part import Batch, Outputs
 from counterpoise.core.tree import Params, Tree
+from counterpoise.models.heads import BIAS, WEIGHT
 from counterpoise.models.init import initialise
-from counterpoise.parts.posthoc import BIAS, WEIGHT
-from counterpoise.parts.ratio_loss import head_gradients
 
 TOLD = "which classes it has, and for each of them the mean gradient of the head, from which the mean feature of the class can be worked out"
 
@@ -27,6 +27,29 @@ def apart(head: Tensor, like: Params) -> Params:
 def extended(features: Tensor) -> Tensor:
     """[..., F + 1] features with a 1 for the bias."""
     return torch.cat([features, torch.ones_like(features[..., :1])], -1)
+
+
+def linear_gradient(weight: Tensor, bias: Tensor, features: Tensor, batch: Batch) -> Tree:
+    """Of the mean cross-entropy of ``softmax(W f + b)`` over the real samples of a batch."""
+    return last_layer_gradient(features @ weight.t() + bias, features, batch)
+
+
+def last_layer_gradient(logits: Tensor, features: Tensor, batch: Batch) -> Tree:
+    """Of the mean cross-entropy of the logits, by the layer that adds ``W f + b`` to them."""
+    share = batch.mask / batch.mask.sum().clamp(min=1)
+    hit = F.one_hot(batch.y, logits.shape[-1])
+    error = (logits.softmax(-1) - hit) * share.unsqueeze(-1)  # [B, C]
+    return {"weight": error.t() @ features, "bias": error.sum(0)}
+
+
+def head_gradients(outputs: Outputs, batch: Batch) -> Tree:
+    """[C, C, F] gradient of the output weights, summed over the samples of each class; computed from one forward pass."""
+    own = F.one_hot(batch.y, outputs.logits.shape[-1]).to(outputs.logits)  # [B, C]
+    by_logits = torch.softmax(outputs.logits, -1) - own
+    return {
+        "gradients": torch.einsum("bq,bp,bf->qpf", own, by_logits, outputs.features),
+        "samples": own.sum(0),
+    }
 
 
 def class_gradients(features: Tensor, logits: Tensor, labels: Tensor) -> Tree:

@@ -14,9 +14,9 @@ from counterpoise.core.codec import digest
 from counterpoise.core.method import part
 from counterpoise.core.part import Census, Chart, Exchange, Part, Privacy
 from counterpoise.core.secret import SecretKey
-from counterpoise.core.tree import Params, Tree, mix
+from counterpoise.core.tree import Params, Tree, clip_rows, mix
 from counterpoise.errors import ConfigError
-from counterpoise.parts.robust import clip_rows, for_all
+from counterpoise.parts.robust import for_all
 from counterpoise.registry.schema import Interval, Positive
 
 Multiplier = Annotated[float, Interval(0, 1e6)]

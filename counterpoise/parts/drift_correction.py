@@ -7,7 +7,8 @@ from typing import Literal
 from counterpoise.core.method import part
 from counterpoise.core.part import Census, Exchange, Part, Reveals, Stats, Step, whole_slot
 from counterpoise.core.tree import Params, Tree, add, subtract, tmap, zeros
-from counterpoise.parts.drift import CHANGE, TRAVELLED, length_of, over_all_clients
+from counterpoise.parts.drift import CHANGE
+from counterpoise.parts.travel import TRAVELLED, length_of, over_all_clients
 from counterpoise.registry.schema import NonNegative
 
 PAPER = "FedSat, equations 5 to 7"

@@ -9,6 +9,7 @@ from torch.nn.functional import one_hot
 from counterpoise.core.method import part
 from counterpoise.core.part import Census, ClientData, Exchange, Part, Reveals, Stats, Visit
 from counterpoise.core.tree import Params, Tree
+from counterpoise.models.heads import with_plain_head
 from counterpoise.parts.class_gradients import (
     TOLD,
     apart,
@@ -20,7 +21,6 @@ from counterpoise.parts.class_gradients import (
     over_holders,
     take_of_each,
 )
-from counterpoise.parts.posthoc import with_plain_head
 from counterpoise.registry.schema import Count, Positive, Whole
 
 CREFF = "Shang et al. 2022, IJCAI, arXiv:2204.13399"

@@ -12,7 +12,7 @@ from counterpoise.core.method import part
 from counterpoise.core.part import Batch, Census, Chart, Exchange, Outputs, Part, Reveals, Stats, Step
 from counterpoise.core.tree import Params, Tree
 from counterpoise.metrics.shots import shots_by_rule
-from counterpoise.parts.posthoc import WEIGHT, with_head
+from counterpoise.models.heads import WEIGHT, with_head
 from counterpoise.registry.schema import NonNegative
 
 FEDGRAB = "Xiao et al. 2023, arXiv:2310.07587"

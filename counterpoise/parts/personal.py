@@ -7,8 +7,8 @@ import torch
 from counterpoise.core.method import part
 from counterpoise.core.part import Part, Reveals, Stats, Step
 from counterpoise.core.tree import Params, Tree, add, descend, kept_model, subtract
-from counterpoise.parts.aligned import last_layer_gradient
-from counterpoise.parts.posthoc import BIAS, WEIGHT, with_head
+from counterpoise.models.heads import BIAS, WEIGHT, with_head
+from counterpoise.parts.class_gradients import last_layer_gradient
 from counterpoise.registry.schema import NonNegative
 
 DITTO = "Li et al. 2021, arXiv:2012.04221, Algorithm 1"

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
-from torch import nn
 
 from counterpoise.core.method import part
 from counterpoise.core.part import Census, Part
 from counterpoise.core.tree import Params, Tree
-from counterpoise.errors import ConfigError
-from counterpoise.models.heads import EtfHead, HeadNeededError, has_features
+from counterpoise.models.heads import BIAS, WEIGHT, with_head
 from counterpoise.parts.counts import SUM_OF_COUNTS, class_counts
 from counterpoise.registry.schema import NonNegative
-
-WEIGHT, BIAS = "head.weight", "head.bias"
 
 
 @part(paper="Menon et al. 2021, arXiv:2007.07314, section 4.1", off={"tau": 0.0})
@@ -53,35 +47,3 @@ def tau_norm(tau: NonNegative = 1.0) -> Part:
         ), buffers
 
     return Part(adapt=with_head(bias=False), present=present)
-
-
-def with_head(bias: bool, frozen: bool = False) -> Callable[[nn.Module], nn.Module]:
-    """Refuses a model without a last layer of this form, and, unless `frozen`, a frozen one, which is not among the parameters."""
-    kinds = (nn.Linear, EtfHead) if frozen else nn.Linear
-
-    def adapt(module: nn.Module) -> nn.Module:
-        head = getattr(module, "head", None)
-        if not isinstance(head, kinds) or (bias and head.bias is None):
-            raise HeadNeededError(
-                f"model {type(module).__name__} must have a linear layer `head`{' with a bias' if bias else ''}"
-            )
-        if not frozen and not all(p.requires_grad for p in head.parameters()):
-            raise ConfigError(
-                f"model {type(module).__name__} must have a `head` that is trained, not a frozen one"
-            )
-        return module
-
-    return adapt
-
-
-def with_plain_head(part: str, bias: bool) -> Callable[[nn.Module], nn.Module]:
-    """Refuses a model whose logits are not a trained linear function of its features, to which this part fits a head."""
-
-    def adapt(module: nn.Module) -> nn.Module:
-        if not has_features(module) or type(module.head) is not nn.Linear:
-            raise HeadNeededError(
-                f"{part} fits a linear layer to features: model {type(module).__name__} must have `features` and a plain linear layer `head`"
-            )
-        return with_head(bias)(module)
-
-    return adapt

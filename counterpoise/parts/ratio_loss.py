@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Literal
 
 import torch
-import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from counterpoise.core.messages import average_buffers
 from counterpoise.core.method import part
-from counterpoise.core.part import SILENT, Batch, Census, Chart, Exchange, Outputs, Part, Stats, whole_slot
+from counterpoise.core.part import SILENT, Census, Chart, Exchange, Part, Stats, whole_slot
 from counterpoise.core.tree import Params, Tree, add
 from counterpoise.models.heads import with_features
+from counterpoise.parts.class_gradients import head_gradients
 from counterpoise.parts.class_weights import weight_by_class
 from counterpoise.parts.counts import SUM_OF_COUNTS, class_counts
 from counterpoise.registry.schema import NonNegative
@@ -64,16 +64,6 @@ def ratio_loss(
         server_samples=source == "auxiliary",
         reveals=SUM_OF_COUNTS if source == "counts" else SILENT,
     )
-
-
-def head_gradients(outputs: Outputs, batch: Batch) -> Tree:
-    """[C, C, F] gradient of the output weights, summed over the samples of each class; computed from one forward pass."""
-    own = F.one_hot(batch.y, outputs.logits.shape[-1]).to(outputs.logits)  # [B, C]
-    by_logits = torch.softmax(outputs.logits, -1) - own
-    return {
-        "gradients": torch.einsum("bq,bp,bf->qpf", own, by_logits, outputs.features),
-        "samples": own.sum(0),
-    }
 
 
 def update_ratios(gradients: Tensor) -> Tensor:

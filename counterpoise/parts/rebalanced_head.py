@@ -21,17 +21,17 @@ from counterpoise.core.part import (
     whole_slot,
 )
 from counterpoise.core.tree import Params, Tree, descend
-from counterpoise.parts.aligned import last_layer_gradient
+from counterpoise.models.heads import BIAS, WEIGHT, with_plain_head
 from counterpoise.parts.class_gradients import (
     TOLD,
     class_gradients,
     gradients_of,
     joined,
+    last_layer_gradient,
     over_holders,
     take_of_each,
 )
 from counterpoise.parts.personal import empty_head, with_private_head
-from counterpoise.parts.posthoc import BIAS, WEIGHT, with_plain_head
 from counterpoise.registry.schema import Count, NonNegative
 
 REDGRAPE = "Yang et al. 2023, arXiv:2301.10394"

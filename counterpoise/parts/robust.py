@@ -14,7 +14,7 @@ from torch import Tensor
 
 from counterpoise.core.method import part
 from counterpoise.core.part import Census, Exchange, Part
-from counterpoise.core.tree import Params, Tree, leaves, row_norms, scale_rows, tmap
+from counterpoise.core.tree import Params, Tree, clip_rows, leaves, tmap
 from counterpoise.errors import ConfigError
 from counterpoise.registry.schema import Interval, Positive, Whole
 
@@ -90,12 +90,6 @@ def needs_clients(rule: str, least: int) -> Callable[[Params, Census, Tree], Tre
         return {}
 
     return init
-
-
-def clip_rows(stacked: Params, bound: float, count: int) -> Params:
-    """Rows taken as one vector, none longer than the bound."""
-    size = row_norms(stacked, count)
-    return scale_rows(stacked, (bound / size.clamp(min=1e-300)).clamp(max=1.0))
 
 
 def least_trimmed(beta: float) -> int:

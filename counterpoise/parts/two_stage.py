@@ -8,12 +8,10 @@ from torch import nn
 from counterpoise.core.method import part
 from counterpoise.core.part import Census, ClientData, Exchange, Part, Stats, Step, Visit
 from counterpoise.core.tree import Params, Tree, tmap
+from counterpoise.models.heads import HEAD, with_head
 from counterpoise.models.init import initialise
-from counterpoise.parts.posthoc import with_head
 from counterpoise.parts.sampler import balanced_chances
 from counterpoise.registry.schema import Fraction
-
-HEAD = "head."
 
 
 @part(paper="Kang et al. 2020, arXiv:1910.09217, section 4.1", off={"start": 1.0})

@@ -15,7 +15,6 @@ from counterpoise.core.part import Census, Chart, ClientData, Exchange, Part, Re
 from counterpoise.core.tree import Params, Tree, zeros
 from counterpoise.errors import ConfigError
 from counterpoise.parts.counts import OF_EACH_CLASS, class_counts
-from counterpoise.parts.drift import TRAVELLED, MomentumForm, follow, server_turn, travel
 from counterpoise.parts.scarcity import (
     FIRST_ALPHA,
     Exponent,
@@ -28,6 +27,7 @@ from counterpoise.parts.scarcity import (
     mean_score,
     tilt,
 )
+from counterpoise.parts.travel import TRAVELLED, MomentumForm, follow, server_turn, travel
 from counterpoise.registry.schema import Fraction, NonNegative, Positive
 
 PAPER = "FedWCM, Algorithm 1, equations 3 to 6"

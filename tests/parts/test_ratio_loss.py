@@ -14,7 +14,8 @@ from torch import nn
 from counterpoise.core.part import Batch, Outputs
 from counterpoise.core.rng import generator
 from counterpoise.errors import ConfigError
-from counterpoise.parts.ratio_loss import head_gradients, update_ratios
+from counterpoise.parts.class_gradients import head_gradients
+from counterpoise.parts.ratio_loss import update_ratios
 from counterpoise.server.round import diagnose
 
 AUXILIARY = ["fedavg", {"ratio_loss": {"source": "auxiliary"}}]
