@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Annotated, Any, Literal
@@ -14,7 +16,7 @@ from counterpoise.client.round import Progress, step
 from counterpoise.core.method import Method
 from counterpoise.core.part import Batch, Stats
 from counterpoise.core.tree import leaves, tmap
-from counterpoise.engines.arithmetic import Precision
+from counterpoise.engines.arithmetic import Precision, arithmetic, threads
 from counterpoise.engines.embedded import EmbeddedEngine
 from counterpoise.engines.loop import LoopTrainer
 from counterpoise.engines.opening import Trainer
@@ -69,6 +71,12 @@ class EngineSettings(Settings, table="engine"):
         list[str], "written into the resolved config: runs that were trained in one program with this one"
     ] = field(default_factory=list)
     reason: Annotated[str, "written into the resolved config: why this engine"] = ""
+
+    @contextmanager
+    def computing(self) -> Iterator[None]:
+        """On these threads and in this precision."""
+        with threads(self.threads), arithmetic(self.precision):
+            yield
 
 
 def choose_device(wanted: str) -> str:

@@ -105,22 +105,12 @@ def assemble(
 
 def resolve(experiment: Experiment, simulation: Simulation) -> Experiment:
     """The experiment with every choice filled in (engine, batching, clients), as the run's config.toml keeps it."""
-    chosen = simulation.settings
-    engine = replace(
-        experiment.engine,
-        name=chosen.name,
-        device=chosen.device,
-        processes=chosen.processes,
-        chunk=chosen.chunk,
-        compile=chosen.compile,
-        reason=chosen.reason,
-    )
     local = replace(experiment.local, batching=simulation.work.local.batching)
     clients = len(simulation.work.federation.clients)
     packed = PartitionTable(name="packed", clients=clients)
     given = replace(experiment.partition, clients=clients)
     partition = packed if experiment.data.name == "pack" else given
-    return replace(experiment, engine=engine, local=local, partition=partition)
+    return replace(experiment, engine=simulation.settings, local=local, partition=partition)
 
 
 def build_scoring(table: EvaluateTable, federation: Federation, positive: int | None = None) -> Scoring:

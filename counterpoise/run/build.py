@@ -98,9 +98,7 @@ def build_simulation(
     check_scores(scoring, patience, federation)
     looks = build_probes(probes)
     names_given(functional, federation, looks)
-    return Simulation(
-        composed, work, connect(resolved, work), resolved, cohort, rounds, seed, scoring, looks, patience
-    )
+    return Simulation(work, connect(resolved, work), resolved, cohort, rounds, scoring, looks, patience)
 
 
 def shots_by_counts(federation: Federation) -> Shots:

@@ -153,7 +153,7 @@ def _go_on(
             states = [one.state for one in ended]
             for place, one in enumerate(ended):
                 seconds[place] += one.seconds
-                record_round(runs[place], one.state, one.row, one.seconds, seconds[place], one.last)
+                record_round(runs[place], one, seconds[place])
                 for notify in (*(listener.round_ended for listener in listeners), tracks[place]):
                     notify(one.row, experiment.rounds)
 

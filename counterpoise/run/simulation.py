@@ -16,7 +16,6 @@ from counterpoise.core.method import Method
 from counterpoise.core.part import Census, call
 from counterpoise.core.secret import SecretKey
 from counterpoise.core.tree import Params, Tree, stack, take
-from counterpoise.engines.arithmetic import arithmetic, threads
 from counterpoise.engines.choose import EngineSettings
 from counterpoise.engines.embedded import Request, train_all
 from counterpoise.engines.opening import open_task
@@ -48,26 +47,39 @@ from counterpoise.server.search import propose_tasks
 class Simulation:
     """All fixed choices of a run; the state that changes is passed in and returned."""
 
-    method: Method
     work: Workplace
     engine: Engine
     settings: EngineSettings
     cohort: Cohort
     rounds: int
-    seed: int
     scoring: Scoring
     probes: tuple[Probe, ...] = ()
     patience: int | None = None  # evaluations without a better validation score after which the run ends
     secret: SecretKey = field(default_factory=SecretKey.new)  # a run in a folder has its own from there
 
     @property
+    def method(self) -> Method:
+        return self.work.method
+
+    @property
+    def seed(self) -> int:
+        return self.work.seed
+
+    @property
     def server(self) -> Server:
         """What all rounds share."""
-        clients = len(self.work.federation.clients)
         # A bound by the median of all would let one client's update change those of others.
         bound = None if self.method.guard is not None else self.cohort.max_influence or None
-        known = self.scorer.validate, self.scorer.on_server, bound, self.seed, self.secret
-        return Server(self.method, self.engine, clients, *known)
+        return Server(
+            method=self.method,
+            ask=self.engine,
+            clients=len(self.work.federation.clients),
+            score=self.scorer.validate,
+            measure=self.scorer.on_server,
+            max_influence=bound,
+            seed=self.seed,
+            secret=self.secret,
+        )
 
     @property
     def scorer(self) -> Scorer:
@@ -148,12 +160,12 @@ class Simulation:
 
     def evaluate(self, state: ServerState, tested: Tree | None = None) -> dict[str, Any]:
         """Scores of the model, and the charts of the method's parts; `tested` as in `Scorer.scores`."""
-        with threads(self.settings.threads), arithmetic(self.settings.precision):
+        with self.settings.computing():
             return self.scorer.scores(self.presented(state), tested) | self.diagnostics(state)
 
     def confusion(self, state: ServerState) -> Tensor:
         """Counts [true class, answer] of the scored model on the test set; of all models where each client has its own."""
-        with threads(self.settings.threads), arithmetic(self.settings.precision):
+        with self.settings.computing():
             sums = self.scorer.sums(self.presented(state), self.work.federation.test, count)
         confusion: Tensor = sums["confusion"]
         return confusion
@@ -195,7 +207,7 @@ def advance(
     """One more round of each run; joined runs train in one program."""
     settings = simulations[0].settings
     asked = tasks or [sim.tasks(state) for sim, state in zip(simulations, states, strict=True)]
-    with threads(settings.threads), arithmetic(settings.precision):
+    with settings.computing():
         trained = train_round(simulations, states, asked)
         return [
             sim.conclude(state, reply, outcome)
@@ -227,6 +239,6 @@ def _tested(simulations: Sequence[Simulation], states: Sequence[ServerState]) ->
     work, settings = simulations[0].work, simulations[0].settings
     shown = [sim.presented(state) for sim, state in zip(simulations, states, strict=True)]
     params, buffers = stack([params for params, _ in shown]), stack([buffers for _, buffers in shown])
-    with threads(settings.threads), arithmetic(settings.precision):
+    with settings.computing():
         sums = measure_many(work.model, params, buffers, work.federation.test, work.federation.scaling)
     return [take(sums, run) for run in range(len(states))]

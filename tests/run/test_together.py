@@ -12,7 +12,9 @@ from counterpoise.errors import ConfigError
 from counterpoise.run import runner
 from counterpoise.run.assemble import load_federation
 from counterpoise.run.config.experiment import Experiment, load_experiment, make_experiment
+from counterpoise.run.driver import Ended
 from counterpoise.run.runner import Member, resume, run_together, start
+from counterpoise.run.store.stored import Run
 
 SEEDS = (0, 1, 2)
 
@@ -56,10 +58,10 @@ def test_a_stop_between_two_checkpoints_of_a_round_changes_nothing(
     whole = run_together(members(tmp_path / "whole"))
     record = runner.record_round
 
-    def stop(run: Any, state: Any, *rest: Any) -> None:
-        if state.round == 3 and run.experiment.seed == behind:
+    def stop(run: Run, ended: Ended, seconds: float) -> None:
+        if ended.state.round == 3 and run.experiment.seed == behind:
             raise KeyboardInterrupt
-        record(run, state, *rest)
+        record(run, ended, seconds)
 
     with monkeypatch.context() as patched:
         patched.setattr(runner, "record_round", stop)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from sweeps import ends_of, run_here, tiny_sweep
 
 from counterpoise.run import runner
 from counterpoise.run.config.experiment import load_experiment
+from counterpoise.run.driver import Ended
 from counterpoise.run.store.stored import Run
-from counterpoise.server.round import ServerState
 from counterpoise.sweep.execute import run_group
 from counterpoise.sweep.jobs import expand
 from counterpoise.sweep.orders import group, order
@@ -51,10 +50,10 @@ def test_a_stacked_sweep_that_was_stopped_goes_on_to_the_same_end(
 ) -> None:
     sweep, record = tiny_sweep(methods=["fedavg"], base=STACKED | {"rounds": 4}), runner.record_round
 
-    def fill_the_disk(run: Run, state: ServerState, *rest: Any) -> None:
-        if state.round == 3 and run.experiment.seed == 1:  # between two runs of one round
+    def fill_the_disk(run: Run, ended: Ended, seconds: float) -> None:
+        if ended.state.round == 3 and run.experiment.seed == 1:  # between two runs of one round
             raise OSError(28, "No space left on device")
-        record(run, state, *rest)
+        record(run, ended, seconds)
 
     with monkeypatch.context() as broken:
         broken.setattr(runner, "record_round", fill_the_disk)

@@ -15,6 +15,7 @@ from counterpoise.data.federation import Federation
 from counterpoise.errors import RunError
 from counterpoise.run.assemble import resolve
 from counterpoise.run.config.experiment import Experiment, binding, load_experiment
+from counterpoise.run.driver import Ended
 from counterpoise.run.giving_up import GivenUpError, Rows, why_given_up
 from counterpoise.run.simulation import Simulation
 from counterpoise.run.store.checkpoint import CheckpointStore
@@ -74,15 +75,13 @@ def _write_tables(experiment: Experiment, folder: RunFolder) -> None:
     write_atomically(folder.config, write_toml(experiment.tables()).encode())
 
 
-def record_round(
-    run: Run, state: ServerState, row: Mapping[str, Any], spent: float, seconds: float, last: bool
-) -> None:
-    """Write the row and the seconds of a round, and, when due, a checkpoint."""
+def record_round(run: Run, ended: Ended, seconds: float) -> None:
+    """Write the row and the seconds of a round, and, when due, a checkpoint with the seconds of all rounds so far."""
     folder = run.folder
-    folder.append(folder.metrics, row)
-    folder.append(folder.timing, {"round": row["round"], "seconds": spent})
-    if last or state.round % run.experiment.checkpoint.every == 0:
-        _save(run, state, seconds)
+    folder.append(folder.metrics, ended.row)
+    folder.append(folder.timing, {"round": ended.row["round"], "seconds": ended.seconds})
+    if ended.last or ended.state.round % run.experiment.checkpoint.every == 0:
+        _save(run, ended.state, seconds)
 
 
 @contextmanager
