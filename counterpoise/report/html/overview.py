@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from counterpoise.metrics.catalogue import capital, find
 from counterpoise.report.html.markup import Html, element, join, number, percent, plural, table
 from counterpoise.report.html.study import Study
-from counterpoise.report.html.tables import MOMENTS, SIGNS, cost_of
+from counterpoise.report.html.tables import MOMENTS, SIGNS
+from counterpoise.report.render.layout import rows_by_problem
 from counterpoise.report.render.verdict_table import limits_of, verdict_caption, verdict_head, verdict_rows
-from counterpoise.results.cells import Cell, lower_is_better
+from counterpoise.results.cells import Cell, Row, best_methods, lower_is_better
 from counterpoise.results.recommendation import opening
 from counterpoise.results.results import RunResult
 
@@ -100,18 +101,19 @@ def verdicts(study: Study) -> Html:
 
 
 def _leader(study: Study) -> Html:
-    score, rows = study.comparison.score, study.comparison.rows
-    lines = []
-    for problem in study.problems:
-        here = [row for row in rows if row.problem == problem and row.cells[score].mean is not None]
-        best = min(here, key=lambda row: cost_of(study, row, score), default=None)
-        if best is not None and len(here) > 1:
-            where = f" on {problem}" if problem else ""
-            word = "Lowest" if lower_is_better(score) else "Highest"
-            lines.append(
-                f"{word} mean {find(score).title.lower()}{where}: {best.method}, {_plain(best.cells[score])}."
-            )
+    by_problem = rows_by_problem(study.comparison)
+    lines = [line for rows in by_problem.values() for line in _leaders(rows, study.comparison.score)]
     return element("p", " ".join(lines), class_="leader") if 0 < len(lines) <= 3 else Html()
+
+
+def _leaders(rows: Sequence[Row], score: str) -> Iterator[str]:
+    """The methods with the best mean on a problem; nothing where none stands out."""
+    best = best_methods(rows, score, score)
+    if best:
+        where = f" on {rows[0].problem}" if rows[0].problem else ""
+        word = "Lowest" if lower_is_better(score) else "Highest"
+        named = [f"{row.method}, {_plain(row.cells[score])}" for row in rows if row.method in best]
+        yield f"{word} mean {find(score).title.lower()}{where}: {' and '.join(named)}."
 
 
 def _plain(cell: Cell) -> str:
