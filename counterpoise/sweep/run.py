@@ -20,7 +20,7 @@ from counterpoise.results.results import SWEEP, read_runs
 from counterpoise.run.store.folder import RunFolder
 from counterpoise.sweep.execute import Event, one_by_one, share_out
 from counterpoise.sweep.foreseen import edge_notes
-from counterpoise.sweep.jobs import Job, check_folders, expand, given_up, is_over
+from counterpoise.sweep.jobs import Job, check_folders, expand, given_up, is_over, result_of
 from counterpoise.sweep.orders import Group, group, order
 from counterpoise.sweep.sweep import Sweep, load_sweep, write_sweep
 from counterpoise.sweep.tune import Tuned, choose_settings, jobs_of, searches_of
@@ -115,8 +115,13 @@ def run_jobs(
             show(tally)
             if event.error is not None:
                 failures[paths[event.path]] = event.error
-    lost = {job.path(out): why for job in jobs if (why := given_up(job, out)) is not None}
+    lost = _given_up(jobs, out)
     return {path: error for path, error in failures.items() if path not in lost}, lost
+
+
+def _given_up(jobs: Sequence[Job], out: Path) -> Failures:
+    reasons = {path: given_up(job, result_of(path)) for job in jobs for path in [job.path(out)]}
+    return {path: why for path, why in reasons.items() if why is not None}
 
 
 @contextmanager

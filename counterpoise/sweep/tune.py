@@ -162,7 +162,7 @@ def _score(job: Job, out: Path, score: str) -> float | None:
     result = result_of(job.path(out))
     if result is None or result.summary is None:
         return None
-    if given_up(job, out) is not None:  # even if it reached its last round
+    if given_up(job, result) is not None:  # even if it reached its last round
         return None
     return result.summary.get(score)
 
