@@ -47,7 +47,6 @@ class Standing:
         """How many trials of a search are over, and where it stands."""
         runs = [[self._read(job) for job in trial.jobs] for trial in search.trials]
         over = sum(all(map(_ended, trial)) for trial in runs)
-        where = f"{search.method} on {search.problem}" if search.problem else search.method
         count, begun = len(runs), any(one is not None for trial in runs for one in trial)
         now = (
             "done"
@@ -56,7 +55,7 @@ class Standing:
             if begun
             else f"{count} trials to come"
         )
-        return over, f"{where}: {now}{self._rounds(runs)}{self._best(search, runs)}"
+        return over, f"{search.label}: {now}{self._rounds(runs)}{self._best(search, runs)}"
 
     def _rounds(self, runs: list[list[Progress | None]]) -> str:
         running = [one for trial in runs for one in trial if one is not None and one.state == "running"]

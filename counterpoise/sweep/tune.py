@@ -16,6 +16,7 @@ from counterpoise.data.federation import Federation
 from counterpoise.errors import ConfigError
 from counterpoise.metrics.catalogue import find
 from counterpoise.results.results import RunResult
+from counterpoise.results.words import on_problem, plural
 from counterpoise.sweep.grids import check_grids, draw_settings, grid_of
 from counterpoise.sweep.jobs import (
     Job,
@@ -48,6 +49,10 @@ class Search(NamedTuple):
     problem: str
     grid: int
     trials: Sequence[Trial]
+
+    @property
+    def label(self) -> str:
+        return f"{self.method}{on_problem(self.problem)}"
 
 
 class Best(NamedTuple):
@@ -157,8 +162,7 @@ def record(tuned: Sequence[Tuned], tune: Tune) -> dict[str, Any]:
 
 def budget_lines(tuned: Sequence[Tuned], tune: Tune) -> list[str]:
     """One line per search: how many settings were tried of how many, and which was chosen."""
-    seeds = f"{len(tune.seeds)} seed{'s' * (len(tune.seeds) > 1)}"
-    head = f"tuned by {tune.score} on the validation split, at most {tune.budget} settings per method, {seeds} each:"
+    head = f"tuned by {tune.score} on the validation split, at most {tune.budget} settings per method, {plural(len(tune.seeds), 'seed')} each:"
     return [head, *(f"  {_words(one)}" for one in tuned)]
 
 
@@ -206,8 +210,7 @@ def _record_search(one: Tuned) -> dict[str, Any]:
 
 def _words(one: Tuned) -> str:
     search = one.search
-    where = f"{search.method} on {search.problem}" if search.problem else search.method
     if one.chosen is None:
-        return f"{where}: none of {len(search.trials)} settings could be scored"
+        return f"{search.label}: none of {len(search.trials)} settings could be scored"
     tried = f"{len(search.trials)} of {search.grid} settings"
-    return f"{where}: {tried}, chosen {describe_setting(one.chosen) or 'as given'}"
+    return f"{search.label}: {tried}, chosen {describe_setting(one.chosen) or 'as given'}"

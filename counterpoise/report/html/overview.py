@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from counterpoise.metrics.catalogue import capital, find
-from counterpoise.report.html.markup import Html, element, join, number, percent, plural, table
+from counterpoise.report.html.markup import Html, element, join, number, percent, table
 from counterpoise.report.html.study import Study
 from counterpoise.report.html.tables import MOMENTS, SIGNS
 from counterpoise.report.render.layout import rows_by_problem
@@ -13,6 +13,7 @@ from counterpoise.report.render.verdict_table import limits_of, verdict_caption,
 from counterpoise.results.cells import Cell, Row, best_methods, lower_is_better
 from counterpoise.results.recommendation import opening
 from counterpoise.results.results import RunResult
+from counterpoise.results.words import noun, on_problem, plural
 
 
 def title_of(study: Study) -> str:
@@ -44,7 +45,7 @@ def _what(study: Study, runs: Sequence[RunResult]) -> str:
     shown = ", ".join(map(str, seeds)) if len(seeds) <= 6 else f"{seeds[0]} to {seeds[-1]}"
     who = study.methods[0] if len(study.methods) == 1 else "The methods"
     where = f" on {plural(len(study.problems), 'problem')}" if len(study.problems) > 1 else ""
-    return f"{who} ran{where} with {'seed' if len(seeds) == 1 else 'seeds'} {shown}"
+    return f"{who} ran{where} with {noun(len(seeds), 'seed')} {shown}"
 
 
 def _split(runs: Sequence[RunResult]) -> str:
@@ -110,10 +111,9 @@ def _leaders(rows: Sequence[Row], score: str) -> Iterator[str]:
     """The methods with the best mean on a problem; nothing where none stands out."""
     best = best_methods(rows, score, score)
     if best:
-        where = f" on {rows[0].problem}" if rows[0].problem else ""
         word = "Lowest" if lower_is_better(score) else "Highest"
         named = [f"{row.method}, {_plain(row.cells[score])}" for row in rows if row.method in best]
-        yield f"{word} mean {find(score).title.lower()}{where}: {' and '.join(named)}."
+        yield f"{word} mean {find(score).title.lower()}{on_problem(rows[0].problem)}: {' and '.join(named)}."
 
 
 def _plain(cell: Cell) -> str:
