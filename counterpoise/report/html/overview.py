@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from counterpoise.metrics.catalogue import capital, find
 from counterpoise.report.html.markup import Html, element, join, number, percent, table
 from counterpoise.report.html.study import Study
-from counterpoise.report.html.tables import MOMENTS, SIGNS
+from counterpoise.report.html.tables import MOMENT_WORDS, SIGNS
 from counterpoise.report.render.layout import rows_by_problem
 from counterpoise.report.render.verdict_table import limits_of, verdict_caption, verdict_head, verdict_rows
 from counterpoise.results.cells import Cell, Row, best_methods, lower_is_better
@@ -34,7 +34,7 @@ def lead(study: Study) -> Html:
         return element("p", "No run has finished, so there is nothing to compare yet.", class_="lead")
     runs = [run for group in study.groups.values() for run in group]
     compared = f"{_what(study, runs)}: {_split(runs)}, {_length(runs)}"
-    moment = MOMENTS[study.comparison.at]
+    moment = MOMENT_WORDS[study.comparison.at]
     scored = f"Scores are on {study.scored_on}, {moment}, mean ± sample deviation over seeds."
     against = f" The baseline is {study.comparison.baseline}." if len(study.methods) > 1 else ""
     return element("p", f"{compared}. {scored}{against}", class_="lead")

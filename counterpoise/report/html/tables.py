@@ -18,9 +18,13 @@ from counterpoise.report.html.markup import (
 from counterpoise.report.html.study import Study
 from counterpoise.report.render.layout import rows_by_problem
 from counterpoise.report.render.matrix import matrix_of
-from counterpoise.results.cells import Cell, Row, best_methods
+from counterpoise.results.cells import At, Cell, Row, best_methods
 
-MOMENTS = {"last": "last round", "best": "best round", "mean_last_10": "mean of the last 10 evaluations"}
+MOMENT_WORDS: dict[At, str] = {
+    "last": "last round",
+    "best": "best round",
+    "mean_last_10": "mean of the last 10 evaluations",
+}
 SIGNS = {"better": "▲", "worse": "▼", "no evidence": "○"}
 Columns = dict[str, tuple[str, Show]]  # key of a cell -> title and how to write it
 # Scores of the first columns, which a screen of 1280 pixels shows: the report is about imbalance.
@@ -60,7 +64,7 @@ def tables(study: Study) -> Html:
     )
     keys = list(dict.fromkeys([score, *(key for key in FIRST if key in usual), *usual]))
     scores: Columns = {key: (capital(find(key).short), _show_score(key)) for key in keys}
-    moment = MOMENTS[study.comparison.at]
+    moment = MOMENT_WORDS[study.comparison.at]
     first = (
         f"Scores in percent, {moment}, mean ± sample deviation over seeds; the best mean of a column is bold"
     )
