@@ -6,8 +6,11 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
+import torch
+
+from counterpoise.engines.processes import available_cores
 from counterpoise.errors import ConfigError
 from counterpoise.report.client_tables import write_client_tables
 from counterpoise.report.figures import write_figures
@@ -30,11 +33,19 @@ from counterpoise.system.atomic import clear_temporaries, write_atomically
 UNTUNED = "not run: none of its settings could be scored"
 
 
+Where: TypeAlias = Literal["local", "ray"]
+
+
 class Execution(NamedTuple):
     """Where runs are executed, and how many at once."""
 
-    on: Literal["local", "ray"] = "local"
+    on: Where = "local"
     processes: int = 1
+
+
+def default_execution(processes: int | None, on: Where = "local") -> Execution:
+    """So many runs at once; by default one per core, or one at a time on a GPU."""
+    return Execution(on, processes or (1 if torch.cuda.is_available() else available_cores()))
 
 
 class Tally(NamedTuple):
