@@ -25,7 +25,7 @@ HTML = "<b>%s</b>"
 
 
 def runs_of(errors: dict[str, float]) -> list[RunResult]:
-    """One run a method with that calibration error, which is also where all its scores are equal."""
+    """One run a method with that calibration error; all other scores are equal."""
     return [made_run(method, 0, [0.5], calibration=[error]) for method, error in errors.items()]
 
 
