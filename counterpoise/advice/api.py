@@ -8,8 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from counterpoise.advice.advise import advise_on, check_minutes
 from counterpoise.advice.outlook import look
 from counterpoise.advice.page import Advice, write_advice
@@ -18,12 +16,13 @@ from counterpoise.data.dataset import Samples
 from counterpoise.data.federation import Federation
 from counterpoise.data.own import write_pack
 from counterpoise.data.prepare import pack_federation
-from counterpoise.engines.processes import available_cores
 from counterpoise.errors import ConfigError
 from counterpoise.registry.schema import Count, Seed
 from counterpoise.registry.settings import check_arguments
 from counterpoise.run.config.experiment import Experiment, make_experiment
-from counterpoise.sweep.run import Execution
+from counterpoise.sweep.run import default_execution
+
+__all__ = ["advise", "default_execution"]
 
 PACK = "data.safetensors"
 
@@ -58,11 +57,6 @@ def advise(
     outlook, course = look(experiment, goal)
     execution = default_execution(processes)
     return write_advice(advise_on(outlook, course, folder, minutes, execution, show), folder)
-
-
-def default_execution(processes: int | None) -> Execution:
-    """One run per core, or one at a time on a GPU."""
-    return Execution("local", processes or (1 if torch.cuda.is_available() else available_cores()))
 
 
 def _pack(federation: Federation, folder: Path) -> dict[str, Any]:

@@ -136,7 +136,7 @@ class Race:
         """The run of a job once it has a result, read once."""
         if job.name not in self._ended:
             run = result_of(job.path(self.out))
-            if run is None or run.summary is None or given_up(job, self.out) is not None:
+            if run is None or run.summary is None or given_up(job, run) is not None:
                 return None
             self._ended[job.name] = run
         return self._ended[job.name]

@@ -14,6 +14,7 @@ from counterpoise.results.recommendation import Change, Confidence, Recommendati
 from counterpoise.results.results import RunResult
 from counterpoise.results.statistics import ALPHA
 from counterpoise.results.student import mean_error, mean_interval
+from counterpoise.results.words import plural
 
 ENOUGH_SEEDS = 6  # pairs, below which confidence is not high
 ENOUGH_SAMPLES = 10  # validation samples of the rarest class, below which it is not high either
@@ -108,7 +109,7 @@ def conclude(
 
 
 def _confidence(gain: Gain, data: Figures, held: Held, notes: Sequence[str]) -> tuple[Confidence, str]:
-    pairs = f"{gain.pairs} {'seed' if gain.pairs == 1 else 'seeds'}"
+    pairs = plural(gain.pairs, "seed")
     doubts = [*notes]
     if gain.pairs < ENOUGH_SEEDS:
         doubts.append(f"there are only {pairs}")

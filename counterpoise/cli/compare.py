@@ -50,10 +50,11 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Compare methods over problems and seeds: runs what is missing, then tables, tests and a report."""
+    from counterpoise.sweep.run import default_execution
     from counterpoise.sweep.sweep import open_sweep
 
     wanted = open_sweep(sweep, overrides or [])
-    folder, execution = out or Path("runs") / sweep.stem, _execution(on, processes)
+    folder, execution = out or Path("runs") / sweep.stem, default_execution(processes, on)
     if dry_run:
         return _print_plan(wanted, folder, execution, as_json)
     return run_and_print(wanted, folder, execution, as_json)
@@ -70,8 +71,9 @@ def demo(
 ) -> None:
     """Compare FedAvg with remedies for class imbalance on long-tailed data, over several seeds."""
     from counterpoise.sweep.demo import demo_sweep
+    from counterpoise.sweep.run import default_execution
 
-    run_and_print(demo_sweep(seeds, rounds), out, _execution("local", processes), as_json)
+    run_and_print(demo_sweep(seeds, rounds), out, default_execution(processes), as_json)
 
 
 def run_and_print(sweep: Sweep, out: Path, execution: Execution, as_json: bool) -> None:
@@ -86,15 +88,6 @@ def run_and_print(sweep: Sweep, out: Path, execution: Execution, as_json: bool) 
         finished = run_sweep(sweep, out, execution, bar.show)
     typer.echo(json.dumps(_as_data(finished), indent=2)) if as_json else _print_result(sweep, finished)
     _report_failures(finished)
-
-
-def _execution(on: Literal["local", "ray"], processes: int | None) -> Execution:
-    import torch
-
-    from counterpoise.engines.processes import available_cores
-    from counterpoise.sweep.run import Execution
-
-    return Execution(on, processes or (1 if torch.cuda.is_available() else available_cores()))
 
 
 def _print_plan(sweep: Sweep, out: Path, execution: Execution, as_json: bool) -> None:

@@ -31,13 +31,8 @@ class ScoreEntry(NamedTuple):
     formula: Formula | None = None  # None: it needs more than sums, such as groups of classes
     needs: str = ""  # a sum that only some runs have; without it there is no such score
 
-    @property
-    def headline(self) -> bool:
-        """Whether summaries hold its last, best and mean, and CSV and JSON files its columns."""
-        return "summary" in self.places
 
-
-HEADLINE: tuple[Place, ...] = ("summary",)
+HEADLINE: tuple[Place, ...] = ("summary",)  # with last, best and mean; columns of CSV and JSON files
 COLUMN: tuple[Place, ...] = ("summary", "table")  # of the comparison's table and the report's
 ALWAYS: tuple[Place, ...] = ("summary", "table", "runs", "curve")  # also where a run has few columns
 SHORTEST: tuple[Place, ...] = (*ALWAYS, "line")  # also where a run has one line

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from counterpoise.errors import printable
 from counterpoise.metrics.catalogue import GROUPS, find, without_empty_groups
+from counterpoise.results.words import plural
 
 SCORES = ("accuracy", "balanced_accuracy", "macro_f1")
 
@@ -33,7 +34,7 @@ def five_lines(summary: Mapping[str, Any], facts: Facts) -> list[str]:
         printable(line)
         for line in (
             f"{summary['method']} on {facts.data}: {len(facts.classes)} classes, {facts.clients} clients, {facts.model}, seed {summary['seed']}",
-            f"{rounds} round{'s' * (rounds != 1)} in {summary['seconds']:.3g} s, {bytes_sent:,.3g} MB sent, {summary['skipped_rounds']} rounds skipped ({summary['engine']} on {summary['device']})",
+            f"{plural(rounds, 'round')} in {summary['seconds']:.3g} s, {bytes_sent:,.3g} MB sent, {summary['skipped_rounds']} rounds skipped ({summary['engine']} on {summary['device']})",
             "test set: " + ", ".join(_score(summary, key) for key in SCORES),
             "recall: " + ("; ".join([*groups, *lowest]) or "unknown"),
             facts.use,

@@ -19,6 +19,7 @@ MOMENTS: tuple[At, ...] = ("last", "best", "mean_last_10")
 TO_TARGET = ("rounds_to_target", "bytes_to_target", "seconds_to_target")
 TOTALS = ("bytes", "seconds")
 SHARE_OF_BEST = 0.95
+DECIMALS = 12  # to which values are rounded before they are ranked, so that rounding errors decide nothing
 
 
 def lower_is_better(column: str) -> bool:
@@ -52,6 +53,23 @@ class Row(NamedTuple):
     method: str  # label
     seeds: tuple[int, ...]
     cells: dict[str, Cell]
+
+
+def best_methods(rows: Sequence[Row], column: str, score: str) -> set[str]:
+    """Methods with the best mean of a column, among the rows of one problem; `score`: what the moments show.
+
+    Only methods with a value for every seed count. Equals are best together; where all rows are equal, none is.
+    """
+    sign = -1 if lower_is_better(score if column in MOMENTS else column) else 1
+    cells = {row.method: row.cells[column] for row in rows}
+    means = {
+        method: round(sign * cell.mean, DECIMALS)
+        for method, cell in cells.items()
+        if cell.mean is not None and None not in cell.values
+    }
+    top = max(means.values(), default=None)
+    best = {method for method, mean in means.items() if mean == top}
+    return best if len(best) < len(rows) else set()
 
 
 def make_row(

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from counterpoise.core.method import build_method
 from counterpoise.results.labels import Labels
 from counterpoise.results.results import RunResult
+from counterpoise.results.words import on_problem
 
 SCORE = "client_balanced_accuracy"
 OWN = ", own model"
@@ -37,7 +38,7 @@ class Clients(NamedTuple):
         many = f"mean over seeds {', '.join(map(str, self.seeds))}"
         seeds = many if len(self.seeds) > 1 else f"seed {self.seeds[0]}"
         others = ", since other seeds split the data in another way" if self.others else ""
-        place = f" on {self.problem}" if self.problem else ""
+        place = on_problem(self.problem)
         return (
             f"Balanced accuracy in percent on what each client holds out{place}, last round, {seeds}{others}"
         )
@@ -58,11 +59,11 @@ class Clients(NamedTuple):
 def clients_of(groups: Mapping[Labels, Sequence[RunResult]]) -> list[Clients]:
     """A table for each problem whose runs scored their clients (evaluate.clients, evaluate.personal)."""
     problems = list(dict.fromkeys(problem for problem, _ in groups))
-    found = [_on_problem(problem, groups) for problem in problems]
+    found = [_clients_on(problem, groups) for problem in problems]
     return [one for one in found if one is not None]
 
 
-def _on_problem(problem: str, groups: Mapping[Labels, Sequence[RunResult]]) -> Clients | None:
+def _clients_on(problem: str, groups: Mapping[Labels, Sequence[RunResult]]) -> Clients | None:
     scored = {
         method: [run for run in runs if run.scored and _lists(run)]
         for (where, method), runs in groups.items()

@@ -11,6 +11,7 @@ from counterpoise.results.labels import Runs
 from counterpoise.results.repeats import split_notes
 from counterpoise.results.results import RunResult
 from counterpoise.results.statistics import problems_are_blocks
+from counterpoise.results.words import on_problem
 
 LOST = 0.5  # of the best balanced accuracy of a run, below which its end is called a collapse
 OTHERS = 3  # seeds beside one that are needed to call it the odd one
@@ -46,7 +47,7 @@ def _on_seeds(rows: Sequence[Row], problems: Sequence[str]) -> Iterator[str]:
         for row in here:
             missing = sorted(every.difference(row.seeds))
             if missing:
-                yield f"{row.method}{_place(problem)} has no finished run of seed {', '.join(map(str, missing))}."
+                yield f"{row.method}{on_problem(problem)} has no finished run of seed {', '.join(map(str, missing))}."
 
 
 def _on_skipped(runs: Runs) -> Iterator[str]:
@@ -54,7 +55,7 @@ def _on_skipped(runs: Runs) -> Iterator[str]:
         for seed, run in by_seed.items():
             skipped = sum(bool(row.get("skipped")) for row in run.rows)
             if skipped:
-                yield f"{method}{_place(problem)}, seed {seed}: {skipped} of {len(run.rows)} rounds were skipped, since no reply could be used."
+                yield f"{method}{on_problem(problem)}, seed {seed}: {skipped} of {len(run.rows)} rounds were skipped, since no reply could be used."
 
 
 def _on_stopped(runs: Runs) -> Iterator[str]:
@@ -65,7 +66,7 @@ def _on_stopped(runs: Runs) -> Iterator[str]:
         ]
         if rounds:
             span = f"{min(rounds)}" if min(rounds) == max(rounds) else f"{min(rounds)} to {max(rounds)}"
-            yield f"{method}{_place(problem)}: {len(rounds)} of {len(by_seed)} runs stopped early, after {span} rounds."
+            yield f"{method}{on_problem(problem)}: {len(rounds)} of {len(by_seed)} runs stopped early, after {span} rounds."
 
 
 def _on_collapsed(runs: Runs) -> Iterator[str]:
@@ -74,7 +75,7 @@ def _on_collapsed(runs: Runs) -> Iterator[str]:
         ends = {seed: end for seed, run in by_seed.items() if (end := _end(run)) is not None}
         for seed, run in by_seed.items():
             if why := _collapse(run) or _left_behind(seed, ends):
-                yield f"{method}{_place(problem)}, seed {seed} collapsed: {why}."
+                yield f"{method}{on_problem(problem)}, seed {seed} collapsed: {why}."
 
 
 def _end(run: RunResult) -> float | None:
@@ -114,7 +115,7 @@ def _on_silent_classes(runs: Runs) -> Iterator[str]:
         if silent:
             seeds = len(by_seed)
             words = [f"{name} ({count} of {seeds} seeds)" for name, count in silent.items()]
-            yield f"{method}{_place(problem)} never predicts class {listed(words)}."
+            yield f"{method}{on_problem(problem)} never predicts class {listed(words)}."
 
 
 def _sides(run: RunResult) -> tuple[list[int], list[int]]:
@@ -127,7 +128,7 @@ def _on_baseline(rows: Sequence[Row], problems: Sequence[str], baseline: str) ->
     known = {row.problem for row in rows if row.method == baseline}
     for problem in problems:
         if problem not in known:
-            yield f"The baseline {baseline} has no finished run{_place(problem)}: no method was tested against it there."
+            yield f"The baseline {baseline} has no finished run{on_problem(problem)}: no method was tested against it there."
 
 
 def _on_problems(problems: Sequence[str]) -> Iterator[str]:
@@ -138,7 +139,3 @@ def _on_problems(problems: Sequence[str]) -> Iterator[str]:
             "Over all problems each seed of each problem counts once, as if they were independent:"
             " such p-values speak for these problems, not for others."
         )
-
-
-def _place(problem: str) -> str:
-    return f" on {problem}" if problem else ""

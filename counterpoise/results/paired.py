@@ -15,9 +15,9 @@ from typing import TypeAlias
 
 import numpy as np
 
+from counterpoise.results.cells import DECIMALS
 from counterpoise.results.statistics import (
     ALPHA,
-    DECIMALS,
     SignedRank,
     signed_rank,
 )

@@ -12,7 +12,7 @@ from counterpoise.results.results import RunResult
 from counterpoise.results.statistics import ALPHA
 from counterpoise.results.student import steady_effect
 from counterpoise.results.verdicts import ALL, Verdict
-from counterpoise.results.words import bare_p, show_p
+from counterpoise.results.words import bare_p, plural, show_p
 
 
 def recommend(
@@ -76,7 +76,7 @@ def _recommend(
 
 
 def _confidence(verdict: Verdict, sign: int) -> tuple[Confidence, str]:
-    pairs = f"{verdict.pairs} {'pair' if verdict.pairs == 1 else 'pairs'}"
+    pairs = plural(verdict.pairs, "pair")
     if verdict.verdict == "better":
         return "high", f"the difference is significant after Holm's correction over {pairs}"
     if verdict.p < ALPHA and verdict.verdict == "no evidence" and sign * _direction(verdict) > 0:

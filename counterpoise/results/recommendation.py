@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
-from counterpoise.results.verdicts import ALL
+from counterpoise.results.verdicts import where_judged
 from counterpoise.results.words import show_interval
 
 Confidence: TypeAlias = Literal["high", "fair", "low", "none"]  # none: it cannot be told
@@ -41,7 +41,7 @@ class Recommendation(NamedTuple):
     @property
     def paragraph(self) -> str:
         """All of it in words."""
-        place = {"": "", ALL: " over all problems"}.get(self.problem, f" on {self.problem}")
+        place = where_judged(self.problem)
         if self.confidence == "none":
             return f"Cannot tell{place}: {self._cannot_tell}."
         if not self.leader:

@@ -11,10 +11,9 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoise.results.cells import Row
+from counterpoise.results.cells import DECIMALS, Row
 
 ALPHA = 0.05
-DECIMALS = 12  # to which differences are rounded, so that rounding errors do not decide ranks
 Floats = NDArray[np.float64]
 Scores: TypeAlias = dict[tuple[str, str], dict[int, float]]  # by problem and method, then by seed
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from counterpoise.results.statistics import ALPHA, DECIMALS
+from counterpoise.results.cells import DECIMALS
+from counterpoise.results.statistics import ALPHA
 
 
 def mean_error(differences: Sequence[float], overlap: float = 0.0) -> float:

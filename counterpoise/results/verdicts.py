@@ -20,7 +20,7 @@ from counterpoise.results.statistics import (
     name_blocks,
     problems_are_blocks,
 )
-from counterpoise.results.words import show_interval, show_p
+from counterpoise.results.words import on_problem, plural, show_interval, show_p
 
 Judgement: TypeAlias = Literal["better", "worse", "no evidence"]
 Test: TypeAlias = Literal["signed ranks", "corrected t"]
@@ -138,15 +138,20 @@ def _in_words(verdict: Verdict, unit: str, test: PairedTest, tests: int) -> Verd
 
 def _sentence(verdict: Verdict, unit: str, tests: int) -> str:
     """The verdict as a sentence."""
-    place = {"": "", ALL: " over all problems"}.get(verdict.problem, f" on {verdict.problem}")
+    place = where_judged(verdict.problem)
     found = (
         f"No evidence that {verdict.method} differs from {verdict.baseline}{place}"
         if verdict.verdict == "no evidence"
         else f"{verdict.method} is {verdict.verdict} than {verdict.baseline}{place}"
     )
-    pairs = f"{verdict.pairs} {'pair' if verdict.pairs == 1 else 'pairs'} ({unit})"
+    pairs = f"{plural(verdict.pairs, 'pair')} ({unit})"
     chance = f"{show_p(verdict.adjusted)}{' after Holm' if tests > 1 else ''}"
     return f"{found}: {_difference(verdict)}, {pairs}, {chance}."
+
+
+def where_judged(problem: str) -> str:
+    """On which problem, in words; `problem` may be all."""
+    return " over all problems" if problem == ALL else on_problem(problem)
 
 
 def _difference(verdict: Verdict) -> str:

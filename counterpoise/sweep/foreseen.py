@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from counterpoise.results.statistics import ALPHA, fewest_pairs, problems_are_blocks
+from counterpoise.results.words import on_problem, plural
 from counterpoise.sweep.grids import grid_of
 from counterpoise.sweep.jobs import problems_of
 from counterpoise.sweep.sweep import Sweep
@@ -26,9 +27,8 @@ def foreseen(sweep: Sweep) -> list[str]:
         return []
     least = min(1.0, tests * 2.0 ** (1 - seeds))
     after = " after Holm's correction" if tests > 1 else ""
-    count = f"{seeds} {'seed' if seeds == 1 else 'seeds'}"
     line = (
-        f"{count} cannot show that a method differs from the baseline on a problem: the smallest possible p is {least:.2g}{after},"
+        f"{plural(seeds, 'seed')} cannot show that a method differs from the baseline on a problem: the smallest possible p is {least:.2g}{after},"
         f" and {ALPHA:g} is needed; it takes {needed} seeds"
     )
     blocks = len(names) if problems_are_blocks(names) else len(names) * seeds
@@ -47,14 +47,13 @@ def edge_notes(sweep: Sweep, out: Path) -> list[str]:
 
 
 def _edges(search: Mapping[str, Any], grid: Mapping[str, Any]) -> Iterator[str]:
-    place = f" on {search['problem']}" if search["problem"] else ""
     for key, value in (search["chosen"] or {}).items():
         known = _numbers(grid.get(key, ()))
         tried = _numbers(trial["setting"].get(key) for trial in search.get("trials", ())) or known
         if len(known) < 2 or not _is_number(value) or tried[0] < value < tried[-1]:
             continue
         end, more, last = ("smallest", "smaller", 0) if value == tried[0] else ("largest", "larger", -1)
-        said = f"{search['method']}{place}: the tuned {key} = {value:g} is the {end}"
+        said = f"{search['method']}{on_problem(search['problem'])}: the tuned {key} = {value:g} is the {end}"
         if value == known[last]:
             yield f"{said} of its grid ({known[0]:g} to {known[-1]:g}); a {more} one may be better."
         else:

@@ -142,18 +142,20 @@ def is_done(job: Job, out: Path) -> bool:
     return _is_done(result_of(job.path(out)))
 
 
-def given_up(job: Job, out: Path) -> str | None:
-    """Why the job was given up; None if it has not ended, or succeeded."""
-    return _lost(result_of(job.path(out)), job)
+def given_up(job: Job, result: RunResult | None) -> str | None:
+    """Why the job with this result was given up; None if it has not ended, or succeeded."""
+    if result is None:
+        return None
+    return why_given_up(result.rows, job.experiment.engine.max_skipped, job.experiment.rounds)
 
 
 def is_over(job: Job, out: Path) -> bool:
     """Whether nothing is left to run: done, or given up together with all runs trained with it."""
     result = result_of(job.path(out))
-    if result is None or _is_done(result) or _lost(result, job) is None:
+    if result is None or _is_done(result) or given_up(job, result) is None:
         return _is_done(result)
     partners = [result_of(result.path.parent / name) for name in result.config["engine"]["together"]]
-    return all(_is_done(partner) or _lost(partner, job) is not None for partner in partners)
+    return all(_is_done(partner) or given_up(job, partner) is not None for partner in partners)
 
 
 def result_of(path: Path) -> RunResult | None:
@@ -166,12 +168,6 @@ def result_of(path: Path) -> RunResult | None:
 
 def _is_done(result: RunResult | None) -> bool:
     return result is not None and result.summary is not None and bool(result.record)
-
-
-def _lost(result: RunResult | None, job: Job) -> str | None:
-    if result is None:
-        return None
-    return why_given_up(result.rows, job.experiment.engine.max_skipped, job.experiment.rounds)
 
 
 def check_folders(jobs: Sequence[Job], out: Path) -> None:

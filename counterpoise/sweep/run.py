@@ -6,8 +6,11 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
+import torch
+
+from counterpoise.engines.processes import available_cores
 from counterpoise.errors import ConfigError
 from counterpoise.report.client_tables import write_client_tables
 from counterpoise.report.figures import write_figures
@@ -20,7 +23,7 @@ from counterpoise.results.results import SWEEP, read_runs
 from counterpoise.run.store.folder import RunFolder
 from counterpoise.sweep.execute import Event, one_by_one, share_out
 from counterpoise.sweep.foreseen import edge_notes
-from counterpoise.sweep.jobs import Job, check_folders, expand, given_up, is_over
+from counterpoise.sweep.jobs import Job, check_folders, expand, given_up, is_over, result_of
 from counterpoise.sweep.orders import Group, group, order
 from counterpoise.sweep.sweep import Sweep, load_sweep, write_sweep
 from counterpoise.sweep.tune import Tuned, choose_settings, jobs_of, searches_of
@@ -30,11 +33,19 @@ from counterpoise.system.atomic import clear_temporaries, write_atomically
 UNTUNED = "not run: none of its settings could be scored"
 
 
+Where: TypeAlias = Literal["local", "ray"]
+
+
 class Execution(NamedTuple):
     """Where runs are executed, and how many at once."""
 
-    on: Literal["local", "ray"] = "local"
+    on: Where = "local"
     processes: int = 1
+
+
+def default_execution(processes: int | None, on: Where = "local") -> Execution:
+    """So many runs at once; by default one per core, or one at a time on a GPU."""
+    return Execution(on, processes or (1 if torch.cuda.is_available() else available_cores()))
 
 
 class Tally(NamedTuple):
@@ -115,8 +126,13 @@ def run_jobs(
             show(tally)
             if event.error is not None:
                 failures[paths[event.path]] = event.error
-    lost = {job.path(out): why for job in jobs if (why := given_up(job, out)) is not None}
+    lost = _given_up(jobs, out)
     return {path: error for path, error in failures.items() if path not in lost}, lost
+
+
+def _given_up(jobs: Sequence[Job], out: Path) -> Failures:
+    reasons = {path: given_up(job, result_of(path)) for job in jobs for path in [job.path(out)]}
+    return {path: why for path, why in reasons.items() if why is not None}
 
 
 @contextmanager

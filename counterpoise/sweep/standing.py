@@ -13,7 +13,7 @@ from counterpoise.run.store.folder import RunFolder
 from counterpoise.sweep.jobs import Job
 from counterpoise.sweep.specs import describe_setting
 from counterpoise.sweep.sweep import load_sweep
-from counterpoise.sweep.tune import Search, Trial, mean_score, searches_of
+from counterpoise.sweep.tune import Search, Trial, best_trial, final_score, searches_of
 
 ENDED = ("done", "failed", "unreadable")
 
@@ -47,7 +47,6 @@ class Standing:
         """How many trials of a search are over, and where it stands."""
         runs = [[self._read(job) for job in trial.jobs] for trial in search.trials]
         over = sum(all(map(_ended, trial)) for trial in runs)
-        where = f"{search.method} on {search.problem}" if search.problem else search.method
         count, begun = len(runs), any(one is not None for trial in runs for one in trial)
         now = (
             "done"
@@ -56,7 +55,7 @@ class Standing:
             if begun
             else f"{count} trials to come"
         )
-        return over, f"{where}: {now}{self._rounds(runs)}{self._best(search, runs)}"
+        return over, f"{search.label}: {now}{self._rounds(runs)}{self._best(search, runs)}"
 
     def _rounds(self, runs: list[list[Progress | None]]) -> str:
         running = [one for trial in runs for one in trial if one is not None and one.state == "running"]
@@ -64,16 +63,17 @@ class Standing:
 
     def _best(self, search: Search, runs: list[list[Progress | None]]) -> str:
         """The setting with the best mean over its seeds, of those whose runs have all ended."""
-        known: list[tuple[float, Trial]] = []
-        for trial, read in zip(search.trials, runs, strict=True):
-            values = [_final(one, self._score) for one in read]
-            mean = mean_score(values)
-            known += [] if mean is None else [(mean, trial)]
-        if not known:
+        scores = [self._scores(trial, read) for trial, read in zip(search.trials, runs, strict=True)]
+        best = best_trial(search, scores, self._score)
+        if best is None:
             return ""
-        lower = find(self._score).lower
-        mean, trial = (min if lower else max)(known, key=lambda one: one[0])
-        return f", best so far {describe_setting(trial.setting)}: {find(self._score).short} {mean:.1%}"
+        return (
+            f", best so far {describe_setting(best.trial.setting)}: {find(self._score).short} {best.mean:.1%}"
+        )
+
+    def _scores(self, trial: Trial, runs: list[Progress | None]) -> list[float | None]:
+        pairs = zip(trial.jobs, runs, strict=True)
+        return [final_score(job, None if run is None else run.result, self._score) for job, run in pairs]
 
     def _read(self, job: Job) -> Progress | None:
         """The run of a trial; None before it begins."""
@@ -90,10 +90,6 @@ class Standing:
 
 def _ended(run: Progress | None) -> bool:
     return run is not None and run.state in ENDED
-
-
-def _final(run: Progress | None, score: str) -> float | None:
-    return run.last(score) if run is not None and run.state == "done" else None
 
 
 def sweeps_at(folder: Path) -> Iterator[Standing]:

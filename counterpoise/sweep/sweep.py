@@ -15,7 +15,7 @@ from counterpoise.registry.settings import Settings
 from counterpoise.run.config.experiment import make_experiment
 from counterpoise.run.config.paths import beside_sweep
 from counterpoise.sweep.specs import Grid, flat_grid, label_of
-from counterpoise.system.toml import override, parse_toml, read_toml, write_toml
+from counterpoise.system.toml import override, read_toml, write_toml
 
 MOST_SEEDS = 100_000
 MOST_FOLDS = 1_000
@@ -99,10 +99,6 @@ def _overridden(tables: Table, path: Path, overrides: Iterable[str]) -> Sweep:
     for assignment in overrides:
         tables = override(tables, assignment)
     return make_sweep(tables, short(path))
-
-
-def parse_sweep(text: str, source: str = "sweep") -> Sweep:
-    return make_sweep(parse_toml(text, source), source)
 
 
 def write_sweep(sweep: Sweep) -> str:

@@ -15,6 +15,8 @@ import torch
 from counterpoise.data.federation import Federation
 from counterpoise.errors import ConfigError
 from counterpoise.metrics.catalogue import find
+from counterpoise.results.results import RunResult
+from counterpoise.results.words import on_problem, plural
 from counterpoise.sweep.grids import check_grids, draw_settings, grid_of
 from counterpoise.sweep.jobs import (
     Job,
@@ -47,6 +49,17 @@ class Search(NamedTuple):
     problem: str
     grid: int
     trials: Sequence[Trial]
+
+    @property
+    def label(self) -> str:
+        return f"{self.method}{on_problem(self.problem)}"
+
+
+class Best(NamedTuple):
+    """The best trial of a search."""
+
+    trial: Trial
+    mean: float  # of its scores
 
 
 class Tuned(NamedTuple):
@@ -93,13 +106,31 @@ def choose(search: Search, out: Path, score: str) -> Tuned:
     """The setting with the best mean over seeds; the first of equals."""
     if len(search.trials) == 1:
         return Tuned(search, [[]], search.trials[0].setting)
-    scores = [[_score(job, out, score) for job in trial.jobs] for trial in search.trials]
+    scores = [
+        [final_score(job, result_of(job.path(out)), score) for job in trial.jobs] for trial in search.trials
+    ]
+    best = best_trial(search, scores, score)
+    return Tuned(search, scores, None if best is None else best.trial.setting)
+
+
+def best_trial(search: Search, scores: Sequence[Sequence[float | None]], score: str) -> Best | None:
+    """The trial with the best mean over seeds, the first of equals; None if none has a score with every seed."""
+    known = [
+        Best(trial, statistics.fmean(value for value in values if value is not None))
+        for trial, values in zip(search.trials, scores, strict=True)
+        if None not in values
+    ]
     sign = -1 if find(score).lower else 1
-    means = [mean_score(values) for values in scores]
-    signed = [-math.inf if mean is None else sign * mean for mean in means]
-    best = max(signed)
-    chosen = None if best == -math.inf else search.trials[signed.index(best)].setting
-    return Tuned(search, scores, chosen)
+    return max(known, key=lambda best: sign * best.mean, default=None)
+
+
+def final_score(job: Job, result: RunResult | None, score: str) -> float | None:
+    """The score at the last evaluation of a job; None before its end, or if that evaluation lacks it."""
+    if result is None or result.summary is None:
+        return None
+    if given_up(job, result) is not None:  # even if it reached its last round
+        return None
+    return result.summary.get(score)
 
 
 def use_validation_as_test(federation: Federation) -> Federation:
@@ -131,8 +162,7 @@ def record(tuned: Sequence[Tuned], tune: Tune) -> dict[str, Any]:
 
 def budget_lines(tuned: Sequence[Tuned], tune: Tune) -> list[str]:
     """One line per search: how many settings were tried of how many, and which was chosen."""
-    seeds = f"{len(tune.seeds)} seed{'s' * (len(tune.seeds) > 1)}"
-    head = f"tuned by {tune.score} on the validation split, at most {tune.budget} settings per method, {seeds} each:"
+    head = f"tuned by {tune.score} on the validation split, at most {tune.budget} settings per method, {plural(len(tune.seeds), 'seed')} each:"
     return [head, *(f"  {_words(one)}" for one in tuned)]
 
 
@@ -158,21 +188,6 @@ def _trial_job(entry: MethodEntry, problem: Problem, tune: Tune, setting: Settin
     )
 
 
-def _score(job: Job, out: Path, score: str) -> float | None:
-    result = result_of(job.path(out))
-    if result is None or result.summary is None:
-        return None
-    if given_up(job, out) is not None:  # even if it reached its last round
-        return None
-    return result.summary.get(score)
-
-
-def mean_score(values: Sequence[float | None]) -> float | None:
-    """The mean over seeds; None if the setting has no score with any of them."""
-    known = [value for value in values if value is not None]
-    return statistics.fmean(known) if len(known) == len(values) else None
-
-
 def _record_search(one: Tuned) -> dict[str, Any]:
     trials = [
         {
@@ -195,8 +210,7 @@ def _record_search(one: Tuned) -> dict[str, Any]:
 
 def _words(one: Tuned) -> str:
     search = one.search
-    where = f"{search.method} on {search.problem}" if search.problem else search.method
     if one.chosen is None:
-        return f"{where}: none of {len(search.trials)} settings could be scored"
+        return f"{search.label}: none of {len(search.trials)} settings could be scored"
     tried = f"{len(search.trials)} of {search.grid} settings"
-    return f"{where}: {tried}, chosen {describe_setting(one.chosen) or 'as given'}"
+    return f"{search.label}: {tried}, chosen {describe_setting(one.chosen) or 'as given'}"

@@ -5,14 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from made_runs import made_run
 from runs import assert_refused, call, read_strictly, read_summary, write_tiny
 from sweeps import tiny_sweep
 
 from counterpoise.metrics.catalogue import SCORES, find
 from counterpoise.report.pictures import Pictures
-from counterpoise.results.progress import read_progress
+from counterpoise.results.progress import Progress, read_progress
 from counterpoise.results.results import SWEEP, find_runs
 from counterpoise.run.listener import Listener
+from counterpoise.sweep import standing, tune
 from counterpoise.sweep.run import Execution, run_jobs, run_sweep
 from counterpoise.sweep.standing import Standing
 from counterpoise.sweep.sweep import write_sweep
@@ -56,10 +58,10 @@ def begin(out: Path, trials: int) -> Standing:
 
 def test_each_method_says_which_trial_of_how_many_and_the_best_so_far(tmp_path: Path) -> None:
     out = tmp_path / "tuned"
-    standing = begin(out, 1)
+    begun = begin(out, 1)
     score = read_summary(next((out / "tuning").iterdir()))["balanced_accuracy"]
-    assert standing.going_on
-    assert list(standing.lines()) == [
+    assert begun.going_on
+    assert list(begun.lines()) == [
         f"{out}: tuning, 1 of 4 trials done",
         f"  fedavg: trial 2 of 2, best so far lr=0.001: balanced {score:.1%}",
         "  fedavgm: 2 trials to come",
@@ -70,6 +72,25 @@ def test_each_method_says_which_trial_of_how_many_and_the_best_so_far(tmp_path: 
     shown = call("watch", out, "--once").out
     assert "tuning, 2 of 4 trials done" in shown
     assert f"fedavg: done, best so far lr={best['local.lr']}: balanced " in shown
+
+
+def test_the_best_so_far_is_what_tuning_would_choose(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last evaluation of the first trial lacks the score: what it had before does not count."""
+    search, score = searches_of(SWEPT)[0], "balanced_accuracy"
+    lost, known = (trial.jobs[0].path(tmp_path) for trial in search.trials)
+    runs = {
+        lost: made_run(scores=[0.9, 0.8])._replace(summary={score: None}),
+        known: made_run(scores=[0.2, 0.3])._replace(summary={score: 0.3}),
+    }
+    runs[lost].rows[-1][score] = None
+    monkeypatch.setattr(tune, "result_of", runs.get)
+    assert choose(search, tmp_path, score).chosen == {"local.lr": RATES[1]}
+    (tmp_path / SWEEP).write_text(write_sweep(SWEPT))
+    for path in runs:
+        path.mkdir(parents=True)
+        (path / "config.toml").touch()
+    monkeypatch.setattr(standing, "read_progress", lambda path: Progress(path, "done", 0.0, runs[path]))
+    assert f"  fedavg: done, best so far lr={RATES[1]}: balanced 30.0%" in list(Standing(tmp_path).lines())
 
 
 def test_a_sweep_that_is_tuned_shows_its_runs_alone(runs: Path) -> None:

@@ -12,7 +12,7 @@ from sweeps import tiny_sweep, tiny_tables, write_tiny_sweep
 
 from counterpoise.errors import ConfigError
 from counterpoise.sweep.jobs import expand
-from counterpoise.sweep.sweep import load_sweep, make_sweep, parse_sweep, write_sweep
+from counterpoise.sweep.sweep import Sweep, load_sweep, make_sweep, write_sweep
 from counterpoise.sweep.tune import searches_of
 from counterpoise.system.toml import read_toml
 
@@ -47,8 +47,15 @@ score = "tail"
 """
 
 
-def test_a_sweep_is_read_with_labels_seeds_and_dotted_keys() -> None:
-    sweep = parse_sweep(FULL)
+def read_text(text: str, folder: Path) -> Sweep:
+    """The sweep of a file with this text."""
+    path = folder / "sweep.toml"
+    path.write_text(text)
+    return load_sweep(path)
+
+
+def test_a_sweep_is_read_with_labels_seeds_and_dotted_keys(tmp_path: Path) -> None:
+    sweep = read_text(FULL, tmp_path)
     assert [entry.name for entry in sweep.methods] == [
         "fedavg", "fedprox(mu=0.1)", "fedavgm+focal(gamma=1)", "slow",
     ]  # fmt: skip
@@ -65,9 +72,9 @@ def test_a_sweep_is_read_with_labels_seeds_and_dotted_keys() -> None:
     "text",
     [FULL, 'methods = ["fedavg"]', 'methods = ["fedavg"]\nproblems = [{ name = "x", data.imbalance = 5.0 }]'],
 )
-def test_what_a_sweep_is_resolved_to_reads_as_the_same_sweep(text: str) -> None:
-    sweep = parse_sweep(text)
-    assert parse_sweep(write_sweep(sweep)) == sweep
+def test_what_a_sweep_is_resolved_to_reads_as_the_same_sweep(text: str, tmp_path: Path) -> None:
+    sweep = read_text(text, tmp_path)
+    assert read_text(write_sweep(sweep), tmp_path) == sweep
 
 
 def test_values_change_on_the_command_line(tmp_path: Path) -> None:
@@ -151,11 +158,11 @@ def test_every_sweep_file_is_legal_and_names_its_command(path: Path) -> None:
     assert any(f"counterpoise compare {path.relative_to(ROOT).as_posix()}" in line for line in header)
 
 
-def test_every_sweep_on_a_page_is_legal() -> None:
+def test_every_sweep_on_a_page_is_legal(tmp_path: Path) -> None:
     blocks = [block for page in PAGES for block in BLOCK.findall(page.read_text())]
     assert len(blocks) >= 3
     for block in blocks:
-        sweep = parse_sweep(block)
+        sweep = read_text(block, tmp_path)
         assert expand(sweep)
         searches_of(sweep)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from counterpoise.metrics import Shots, shots_of_counts, shots_paper
-from counterpoise.metrics.catalogue import PER_CLASS, SCORES, capital, find
+from counterpoise.metrics.catalogue import GROUPS, PER_CLASS, SCORES, capital, find
 from counterpoise.report.html.markup import Html, element, percent, table
 from counterpoise.report.html.study import Study, mean_and_deviation, thin
 from counterpoise.report.html.tables import PROBLEM, problem_cell
@@ -15,7 +15,6 @@ from counterpoise.results.results import RunResult
 
 MOST_CLIENTS, MOST_CLASSES, MOST_SEEDS = 60, 100, 3  # in one heat map of clients by classes
 MOST_CONFUSED = 40  # classes up to which confusion counts are drawn
-GROUPS = ("head", "medium", "tail")
 
 
 def class_data(study: Study) -> list[dict[str, Any]]:

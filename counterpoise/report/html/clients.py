@@ -7,7 +7,7 @@ from typing import Any
 
 from counterpoise.core.method import PARTS, build_method
 from counterpoise.core.part import Part
-from counterpoise.report.client_tables import rows_of
+from counterpoise.report.client_tables import MODELS, rows_of
 from counterpoise.report.html.markup import Html, Show, breakable, bytes_, element, join, percent, table
 from counterpoise.report.html.study import Study, mean_and_deviation, thin
 from counterpoise.report.html.tables import PROBLEM, problem_cell
@@ -21,7 +21,6 @@ MOST_NAMED = 5  # seeds whose worst client is named
 MOST_CLIENTS = 100  # listed by name
 MOST_PLACES = 100  # of one line of clients
 LISTED = {"client_balanced_accuracy": "balanced accuracy", "client_accuracy": "accuracy"}
-MODELS = {"clients": "shared", "personal": "own"}  # whose scores on what clients hold out
 WIDTHS = {"float32": 4, "float64": 8}
 HOOKS = {
     "survey": "asks every client once, before the first round",

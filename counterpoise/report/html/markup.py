@@ -79,10 +79,6 @@ def seconds(time: float) -> str:
     return f"{time / 60:.1f} min" if time < 7200 else f"{time / 3600:.1f} h"
 
 
-def plural(count: int, word: str) -> str:
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"
-
-
 def _harmless(text: str) -> str:
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from counterpoise.metrics.catalogue import capital, find
-from counterpoise.report.html.markup import Html, element, join, number, percent, plural, table
+from counterpoise.report.html.markup import Html, element, join, number, percent, table
 from counterpoise.report.html.study import Study
-from counterpoise.report.html.tables import MOMENTS, SIGNS, cost_of
+from counterpoise.report.html.tables import MOMENT_WORDS, SIGNS
+from counterpoise.report.render.layout import rows_by_problem
 from counterpoise.report.render.verdict_table import limits_of, verdict_caption, verdict_head, verdict_rows
-from counterpoise.results.cells import Cell, lower_is_better
+from counterpoise.results.cells import Cell, Row, best_methods, lower_is_better
 from counterpoise.results.recommendation import opening
 from counterpoise.results.results import RunResult
+from counterpoise.results.words import noun, on_problem, plural
 
 
 def title_of(study: Study) -> str:
@@ -32,7 +34,7 @@ def lead(study: Study) -> Html:
         return element("p", "No run has finished, so there is nothing to compare yet.", class_="lead")
     runs = [run for group in study.groups.values() for run in group]
     compared = f"{_what(study, runs)}: {_split(runs)}, {_length(runs)}"
-    moment = MOMENTS[study.comparison.at]
+    moment = MOMENT_WORDS[study.comparison.at]
     scored = f"Scores are on {study.scored_on}, {moment}, mean ± sample deviation over seeds."
     against = f" The baseline is {study.comparison.baseline}." if len(study.methods) > 1 else ""
     return element("p", f"{compared}. {scored}{against}", class_="lead")
@@ -43,7 +45,7 @@ def _what(study: Study, runs: Sequence[RunResult]) -> str:
     shown = ", ".join(map(str, seeds)) if len(seeds) <= 6 else f"{seeds[0]} to {seeds[-1]}"
     who = study.methods[0] if len(study.methods) == 1 else "The methods"
     where = f" on {plural(len(study.problems), 'problem')}" if len(study.problems) > 1 else ""
-    return f"{who} ran{where} with {'seed' if len(seeds) == 1 else 'seeds'} {shown}"
+    return f"{who} ran{where} with {noun(len(seeds), 'seed')} {shown}"
 
 
 def _split(runs: Sequence[RunResult]) -> str:
@@ -100,18 +102,18 @@ def verdicts(study: Study) -> Html:
 
 
 def _leader(study: Study) -> Html:
-    score, rows = study.comparison.score, study.comparison.rows
-    lines = []
-    for problem in study.problems:
-        here = [row for row in rows if row.problem == problem and row.cells[score].mean is not None]
-        best = min(here, key=lambda row: cost_of(study, row, score), default=None)
-        if best is not None and len(here) > 1:
-            where = f" on {problem}" if problem else ""
-            word = "Lowest" if lower_is_better(score) else "Highest"
-            lines.append(
-                f"{word} mean {find(score).title.lower()}{where}: {best.method}, {_plain(best.cells[score])}."
-            )
+    by_problem = rows_by_problem(study.comparison)
+    lines = [line for rows in by_problem.values() for line in _leaders(rows, study.comparison.score)]
     return element("p", " ".join(lines), class_="leader") if 0 < len(lines) <= 3 else Html()
+
+
+def _leaders(rows: Sequence[Row], score: str) -> Iterator[str]:
+    """The methods with the best mean on a problem; nothing where none stands out."""
+    best = best_methods(rows, score, score)
+    if best:
+        word = "Lowest" if lower_is_better(score) else "Highest"
+        named = [f"{row.method}, {_plain(row.cells[score])}" for row in rows if row.method in best]
+        yield f"{word} mean {find(score).title.lower()}{on_problem(rows[0].problem)}: {' and '.join(named)}."
 
 
 def _plain(cell: Cell) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
+from typing import Any, TypeAlias
 
 from counterpoise.report.html import clients, overview, provenance
 from counterpoise.report.html.classes import (
@@ -24,6 +26,7 @@ from counterpoise.report.html.tables import matrix, tables
 from counterpoise.system.atomic import write_atomically
 from counterpoise.version import __version__
 
+Data: TypeAlias = dict[str, Any]  # what the script draws
 SHORT = {
     "tried": "Tried",
     "curves": "Curves",
@@ -56,9 +59,17 @@ def render(study: Study) -> str:
         element("title", f"{overview.title_of(study)} · Counterpoise"),
         element("style", Html(style)),
     )
+    data = _data(study)
+    sections = _sections(study, data)
     body = element(
-        "body", _header(study), _contents(study), _main(study), _footer(), _data(study), element("script", Html(script))
-    )  # fmt: skip
+        "body",
+        _header(study),
+        _contents(sections),
+        _main(sections),
+        _footer(),
+        data_block("report-data", data),
+        element("script", Html(script)),
+    )
     return f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
 
 
@@ -91,65 +102,62 @@ def _header(study: Study) -> Html:
     )
 
 
-def _contents(study: Study) -> Html:
+def _contents(sections: Sequence[Section]) -> Html:
     links = [
-        element("li", element("a", SHORT.get(key, name), href=f"#{key}")) for key, name, _ in _sections(study)
+        element("li", element("a", SHORT.get(one.key, one.name), href=f"#{one.key}")) for one in sections
     ]
     return element("nav", element("ul", join(links)), aria_label="Contents")
 
 
-def _main(study: Study) -> Html:
-    return element("main", join(_section(*one) for one in _sections(study)), id="main")
+def _main(sections: Sequence[Section]) -> Html:
+    return element("main", join(map(_section, sections)), id="main")
 
 
-def _section(key: str, name: str, body: Html) -> Html:
-    return element(
-        "section", element("h2", name, id=f"{key}-title"), body, id=key, aria_labelledby=f"{key}-title"
-    )
+def _section(one: Section) -> Html:
+    title = f"{one.key}-title"
+    return element("section", element("h2", one.name, id=title), one.body, id=one.key, aria_labelledby=title)
 
 
-def _sections(study: Study) -> list[Section | tuple[str, str, Html]]:
-    """Key, name and body; empty sections are left out."""
+def _sections(study: Study, data: Data) -> list[Section]:
+    """The sections of the page; without a finished run those of the comparison are left out."""
+    return [*study.sections, *(_compared(study, data) if study.groups else []), *_always(study)]
+
+
+def _compared(study: Study, data: Data) -> list[Section]:
+    return [
+        Section("verdicts", "Verdict", _verdict(study)),
+        Section("table", "Results", tables(study)),
+        Section("curves", "Learning curves", _chart("curves")),
+        Section("classes", "Classes", _classes(study, data)),
+        Section("clients", "Clients", _clients(study, data)),
+        Section("diagnostics", "Inside the methods", _chart("diagnostics")),
+        Section("server", "What the server learned", clients.server_view(study)),
+    ]
+
+
+def _always(study: Study) -> list[Section]:
+    machines = join([provenance.versions(study), provenance.data_notes(study)])
+    return [
+        Section("failures", "What failed", provenance.failures(study)),
+        Section("repeat", "Repeat each run", provenance.repeat(study)),
+        Section("versions", "Versions and hardware", machines),
+    ]
+
+
+def _verdict(study: Study) -> Html:
+    ranking = [_chart("ranking")] if study.comparison.ranking else []
+    return join([matrix(study), overview.verdicts(study), *ranking])
+
+
+def _classes(study: Study, data: Data) -> Html:
+    confused = [_chart("confusion")] if any(data["confusions"]) else []
+    return join([_chart("recall"), _chart("groups"), *confused, class_table(study)])
+
+
+def _clients(study: Study, data: Data) -> Html:
+    partition = _chart("partition") if any(data["partitions"]) else element("p", clients.UNASKED)
     worst = clients.worst_clients(study)
-    partition = _chart("partition") if any(partition_data(study)) else element("p", clients.UNASKED)
-    confused = [_chart("confusion")] if any(confusion_data(study)) else []
-    compared = [
-        (
-            "verdicts",
-            "Verdict",
-            join(
-                [
-                    matrix(study),
-                    overview.verdicts(study),
-                    _chart("ranking") if study.comparison.ranking else Html(),
-                ]
-            ),
-        ),
-        ("table", "Results", tables(study)),
-        ("curves", "Learning curves", _chart("curves")),
-        (
-            "classes",
-            "Classes",
-            join([_chart("recall"), _chart("groups"), *confused, class_table(study)]),
-        ),
-        (
-            "clients",
-            "Clients",
-            join([partition, *([_chart("clients"), clients.joining(study), worst] if worst else [])]),
-        ),
-        ("diagnostics", "Inside the methods", _chart("diagnostics")),
-        ("server", "What the server learned", clients.server_view(study)),
-    ]
-    always = [
-        ("failures", "What failed", provenance.failures(study)),
-        ("repeat", "Repeat each run", provenance.repeat(study)),
-        (
-            "versions",
-            "Versions and hardware",
-            join([provenance.versions(study), provenance.data_notes(study)]),
-        ),
-    ]
-    return [*study.sections, *(compared if study.groups else []), *always]
+    return join([partition, *([_chart("clients"), clients.joining(study), worst] if worst else [])])
 
 
 def _chart(name: str) -> Html:
@@ -160,23 +168,20 @@ def _chart(name: str) -> Html:
     return element("div", without, data_chart=name)
 
 
-def _data(study: Study) -> Html:
-    return data_block(
-        "report-data",
-        {
-            "methods": study.methods,
-            "problems": study.problems,
-            "scored_on": study.scored_on,
-            "curves": curve_data(study),
-            "classes": class_data(study),
-            "groups": group_data(study),
-            "confusions": confusion_data(study),
-            "partitions": partition_data(study),
-            "clients": clients.client_data(study),
-            "diagnostics": [*diagnostic_data(study), *probe_data(study)],
-            "ranking": study.comparison.ranking and study.comparison.ranking._asdict(),
-        },
-    )
+def _data(study: Study) -> Data:
+    return {
+        "methods": study.methods,
+        "problems": study.problems,
+        "scored_on": study.scored_on,
+        "curves": curve_data(study),
+        "classes": class_data(study),
+        "groups": group_data(study),
+        "confusions": confusion_data(study),
+        "partitions": partition_data(study),
+        "clients": clients.client_data(study),
+        "diagnostics": [*diagnostic_data(study), *probe_data(study)],
+        "ranking": study.comparison.ranking and study.comparison.ranking._asdict(),
+    }
 
 
 def _footer() -> Html:

@@ -8,10 +8,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from counterpoise.report.html.markup import Html, element, join, plural, table
+from counterpoise.report.html.markup import Html, element, join, table
 from counterpoise.report.html.study import Study
 from counterpoise.results.labels import Labels
 from counterpoise.results.results import RunResult
+from counterpoise.results.words import noun, plural
 from counterpoise.run.store.folder import RunFolder
 from counterpoise.system.toml import write_toml
 
@@ -99,9 +100,7 @@ def command_of(run: RunResult) -> str:
 
 def _group(labels: Labels, runs: Sequence[RunResult]) -> Html:
     seeds = ", ".join(str(run.seed) for run in runs)
-    words = (
-        f" {labels.problem + ', ' if labels.problem else ''}{'seed' if len(runs) == 1 else 'seeds'} {seeds}"
-    )
+    words = f" {labels.problem + ', ' if labels.problem else ''}{noun(len(runs), 'seed')} {seeds}"
     return element(
         "details",
         element("summary", element("span", labels.method, class_="name"), words),

@@ -16,10 +16,15 @@ from counterpoise.report.html.markup import (
     table,
 )
 from counterpoise.report.html.study import Study
+from counterpoise.report.render.layout import rows_by_problem
 from counterpoise.report.render.matrix import matrix_of
-from counterpoise.results.cells import Cell, Row, lower_is_better
+from counterpoise.results.cells import At, Cell, Row, best_methods
 
-MOMENTS = {"last": "last round", "best": "best round", "mean_last_10": "mean of the last 10 evaluations"}
+MOMENT_WORDS: dict[At, str] = {
+    "last": "last round",
+    "best": "best round",
+    "mean_last_10": "mean of the last 10 evaluations",
+}
 SIGNS = {"better": "▲", "worse": "▼", "no evidence": "○"}
 Columns = dict[str, tuple[str, Show]]  # key of a cell -> title and how to write it
 # Scores of the first columns, which a screen of 1280 pixels shows: the report is about imbalance.
@@ -59,7 +64,7 @@ def tables(study: Study) -> Html:
     )
     keys = list(dict.fromkeys([score, *(key for key in FIRST if key in usual), *usual]))
     scores: Columns = {key: (capital(find(key).short), _show_score(key)) for key in keys}
-    moment = MOMENTS[study.comparison.at]
+    moment = MOMENT_WORDS[study.comparison.at]
     first = (
         f"Scores in percent, {moment}, mean ± sample deviation over seeds; the best mean of a column is bold"
     )
@@ -80,7 +85,7 @@ def _table(study: Study, caption: str, columns: Columns, judged: bool) -> Html:
         *extra,
         *[name for name, _ in columns.values()],
     ]
-    best = {(problem, key): _best(study, problem, key) for problem in study.problems for key in columns}
+    best = _best_of_each(study, columns)
     rows = [
         [
             element("span", _mark(study, row.method), element("span", breakable(row.method)), class_="name"),
@@ -88,7 +93,7 @@ def _table(study: Study, caption: str, columns: Columns, judged: bool) -> Html:
             *([element("td", str(len(row.seeds)), data_value=len(row.seeds))] if uneven else []),
             *([_judgement(study, row)] if extra else []),
             *(
-                _cell(row.cells[key], show, _is_best(study, row, key, best[row.problem, key]))
+                _cell(row.cells[key], show, row.method in best[row.problem, key])
                 for key, (_, show) in columns.items()
             ),
         ]
@@ -102,15 +107,13 @@ def _mark(study: Study, method: str) -> Html:
     return element("span", class_="key", data_method=study.methods.index(method), aria_hidden="true")
 
 
-def _best(study: Study, problem: str, key: str) -> float | None:
-    """The best mean among methods with a value for every seed; None with a single method."""
-    here = [row for row in study.comparison.rows if row.problem == problem]
-    whole = [row for row in here if len(row.cells[key].known) == len(row.seeds)]
-    return min((cost_of(study, row, key) for row in whole), default=None) if len(here) > 1 else None
-
-
-def _is_best(study: Study, row: Row, key: str, best: float | None) -> bool:
-    return len(row.cells[key].known) == len(row.seeds) and cost_of(study, row, key) == best
+def _best_of_each(study: Study, columns: Columns) -> dict[tuple[str, str], set[str]]:
+    """The best methods by problem and column."""
+    return {
+        (problem, key): best_methods(rows, key, study.comparison.score)
+        for problem, rows in rows_by_problem(study.comparison).items()
+        for key in columns
+    }
 
 
 def _cell(cell: Cell, show: Show, best: bool) -> Html:
@@ -139,13 +142,6 @@ def _judgement(study: Study, row: Row) -> Html:
 
 def _show_score(name: str) -> Show:
     return percent if find(name).unit == "percent" else lambda value: f"{value:.3g}"
-
-
-def cost_of(study: Study, row: Row, key: str) -> float:
-    """The mean with a sign such that smaller is better."""
-    mean = row.cells[key].mean
-    assert mean is not None
-    return mean if lower_is_better(study.comparison.score if key in MOMENTS else key) else -mean
 
 
 def problem_cell(problem: str) -> Html:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from counterpoise.report.render.verdict_table import limits_of, words_of_tests
 from counterpoise.results.comparison import Comparison
 from counterpoise.results.labels import score_words
-from counterpoise.results.words import show_p
+from counterpoise.results.words import noun, show_p
 
 AT = {
     "last": "after the last round",
@@ -65,4 +65,4 @@ def remarks(comparison: Comparison) -> Iterator[str]:
 def _seeds(comparison: Comparison) -> str:
     counts = sorted({len(row.seeds) for row in comparison.rows}) or [0]
     number = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    return f"{number} {'seed' if number == '1' else 'seeds'}"
+    return f"{number} {noun(counts[-1], 'seed')}"

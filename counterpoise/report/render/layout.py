@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from counterpoise.metrics.catalogue import find, shown_in, without_empty_groups
-from counterpoise.results.cells import MOMENTS, TO_TARGET, TOTALS, Cell, Row, lower_is_better
+from counterpoise.results.cells import MOMENTS, TO_TARGET, TOTALS, Cell, Row, best_methods
 from counterpoise.results.comparison import Comparison
-from counterpoise.results.statistics import DECIMALS
 
 TITLES = {
     "mean_last_10": "mean of last 10",
@@ -52,7 +51,7 @@ def rows_by_problem(comparison: Comparison) -> dict[str, list[Row]]:
 
 def style_rows(comparison: Comparison, rows: Sequence[Row], columns: Sequence[str]) -> list[list[Styled]]:
     """Cells of the rows of one problem: the best mean of each column, and the verdict's mark at the score."""
-    best = {column: _best_methods(rows, column) for column in columns}
+    best = {column: best_methods(rows, column, comparison.score) for column in columns}
     marks = {(v.problem, v.method): MARKS[v.verdict] for v in comparison.verdicts}
 
     def style(row: Row, column: str) -> Styled:
@@ -77,16 +76,3 @@ def _scale(column: str) -> float:
     if column in ("bytes", "bytes_to_target"):
         return MEGABYTES
     return 100.0 if column in MOMENTS or (column not in COSTS and find(column).unit == "percent") else 1.0
-
-
-def _best_methods(rows: Sequence[Row], column: str) -> set[str]:
-    """Methods with the best mean, among those with a value for every seed; none if all are equal."""
-    sign = -1 if lower_is_better(column) else 1
-    means = {
-        row.method: round(sign * mean, DECIMALS)
-        for row in rows
-        if (mean := row.cells[column].mean) is not None and None not in row.cells[column].values
-    }
-    top = max(means.values(), default=None)
-    best = {method for method, mean in means.items() if mean == top}
-    return best if len(best) < len(rows) else set()
