@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
@@ -13,6 +11,7 @@ from typing import Any
 from counterpoise.core.method import METHODS, PARTS, Method, MethodSpec, find_entry, method, part, read_spec
 from counterpoise.core.part import Part
 from counterpoise.errors import ConfigError, legal_words, short
+from counterpoise.registry.plugins import import_file
 from counterpoise.system.toml import override
 
 FORMS = "a name of `counterpoise ls`, 'package.module:name' or 'path/to/file.py:name'"
@@ -64,17 +63,7 @@ def _register(name: str, factory: Callable[..., Any], arguments: Mapping[str, An
 def _file(path: Path) -> ModuleType:
     if not path.is_file():
         raise ConfigError(f"there is no file {short(path)}; PART must be {FORMS}")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None:
-        raise ConfigError(f"{short(path)} cannot be imported")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules.setdefault(path.stem, module)  # annotations are resolved by the module's name
-    return _imported(str(path), lambda: _executed(spec, module))
-
-
-def _executed(spec: Any, module: ModuleType) -> ModuleType:
-    spec.loader.exec_module(module)
-    return module
+    return _imported(str(path), lambda: import_file(path))
 
 
 def _module(name: str) -> ModuleType:

@@ -12,6 +12,7 @@ from torch import nn
 from counterpoise.core.combinations import check_combination, filling, marked
 from counterpoise.core.part import Part
 from counterpoise.errors import SHOWN_CHARACTERS, ConfigError, HookError, short, shorten
+from counterpoise.registry.plugins import FILES
 from counterpoise.registry.registry import Entry, Factory, Place, Registry, unknown_name
 from counterpoise.registry.schema import LARGEST
 
@@ -186,7 +187,11 @@ def find_entry(name: str) -> Entry[Method] | Entry[Part]:
     if name in PARTS:
         return PARTS.entry(name)
     known, place = [*METHODS.names(), *PARTS.names()], Place("method", "counterpoise ls")
-    raise ConfigError(unknown_name("method or part", name, known, place))
+    file, _, own = name.rpartition(":")
+    hint = (
+        f"; for {short(own)} of your own file set {FILES}={file} and name it {own}" if ".py" in file else ""
+    )
+    raise ConfigError(unknown_name("method or part", name, known, place) + hint)
 
 
 def build_piece(name: str, arguments: Mapping[str, Any], known_good: bool = False) -> Method | Part:

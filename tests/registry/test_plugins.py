@@ -1,13 +1,15 @@
-"""A package that names its module under the entry point group is known to every command, in every process."""
+"""A package that names its module under the entry point group, or a file that a variable names, is known in every process."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from pathlib import Path
 
 import pytest
 from runs import finish, spawn, write_tiny
+from sweeps import write_tiny_sweep
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "fedexp.py"
 
@@ -61,3 +63,42 @@ def test_a_plugin_that_fails_is_named_in_one_line(site: Path) -> None:
     assert ended.code == 2
     assert len(ended.err.splitlines()) == 1
     assert "the installed plugin 'fedexp' (fedexp) cannot be loaded: ModuleNotFoundError" in ended.err
+
+
+def test_a_file_of_ones_own_runs_from_the_command_line_and_must_stay_the_same(tmp_path: Path) -> None:
+    own = tmp_path / "fedexp.py"
+    shutil.copy(EXAMPLE, own)
+    env = {"COUNTERPOISE_PLUGINS": str(own)}
+    experiment = write_tiny(tmp_path, "rounds=2", "engine={name='loop', processes=2}")
+    ran = finish(spawn("run", experiment, "method=fedexp", "--out", tmp_path / "run", env=env))
+    assert ran.code == 0, ran.err
+    seen = json.loads((tmp_path / "run" / "record.json").read_text())["versions"]["fedexp.py"]
+    assert seen == hashlib.sha256(own.read_bytes()).hexdigest()[:16]
+
+    (tmp_path / "run" / "summary.json").unlink()
+    assert finish(spawn("resume", tmp_path / "run", env=env)).code == 0
+    own.write_text(own.read_text() + "\n# changed\n")
+    (tmp_path / "run" / "summary.json").unlink()
+    ended = finish(spawn("resume", tmp_path / "run", env=env))
+    assert ended.code == 2
+    assert f"fedexp.py was '{seen}'" in ended.err
+
+
+def test_a_sweep_knows_a_file_of_ones_own_in_its_workers(tmp_path: Path) -> None:
+    env = {"COUNTERPOISE_PLUGINS": str(EXAMPLE)}
+    sweep = write_tiny_sweep(tmp_path, methods=["fedavg", "fedexp"])
+    ran = finish(spawn("compare", sweep, "--processes", 2, "--out", tmp_path / "out", env=env))
+    assert ran.code == 0, ran.err
+    assert (tmp_path / "out" / "runs" / "fedexp-seed1" / "summary.json").exists()
+
+
+def test_a_plugin_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    ended = finish(spawn("ls", "methods", env={"COUNTERPOISE_PLUGINS": str(tmp_path / "gone.py")}))
+    assert ended.code == 2
+    assert "COUNTERPOISE_PLUGINS must name Python files" in ended.err
+
+
+def test_a_file_given_as_a_method_is_told_how_to_use_it(tmp_path: Path) -> None:
+    ended = finish(spawn("run", write_tiny(tmp_path), "method=own.py:mine", "--out", tmp_path / "run"))
+    assert ended.code == 2
+    assert "for 'mine' of your own file set COUNTERPOISE_PLUGINS=own.py and name it mine" in ended.err
