@@ -36,7 +36,7 @@ SUPPORTED = "a table (.csv, .tsv, .txt, also with .gz; .parquet, .pq), arrays (.
 def open_pack(path: Path | str) -> Dataset:
     """The data set of a pack, with its assignment to clients."""
     packed = read_pack(path)
-    return packed.dataset.assigned(packed.assignment, packed.record)
+    return packed.dataset.assigned(packed.assignment)
 
 
 def open_data(
