@@ -6,15 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from counterpoise.data.dataset import Assignment, Dataset
-from counterpoise.data.faults import fault, no_such
 from counterpoise.data.own.arrays import read_npz
 from counterpoise.data.own.folder import read_image_folder
+from counterpoise.data.own.kinds import kind_of
 from counterpoise.data.own.pack import read_pack, write_pack
-from counterpoise.data.own.pairs import holds_arrays
 from counterpoise.data.own.prepared import Pack
 from counterpoise.data.own.torch_dataset import from_torch
-from counterpoise.data.tables.table import is_table, read_table
-from counterpoise.errors import ConfigError, DataError
+from counterpoise.data.tables.table import read_table
+from counterpoise.errors import ConfigError
 
 __all__ = [
     "Assignment",
@@ -29,8 +28,6 @@ __all__ = [
     "read_table",
     "write_pack",
 ]
-
-SUPPORTED = "a table (.csv, .tsv, .txt, also with .gz; .parquet, .pq), arrays (.npz, or x.npy beside y.npy), a pack (.safetensors) or a folder of images"
 
 
 def open_pack(path: Path | str) -> Dataset:
@@ -62,19 +59,3 @@ def open_data(
     if label is None:
         raise ConfigError(f"{path}: label is missing; needs the name of the column that holds the classes")
     return read_table(path, label, client, test_share, seed, numeric, categorical, drop)
-
-
-def kind_of(path: Path) -> str:
-    """What reads a path: the name that `data.name` has for it."""
-    suffix = path.suffix.lower()
-    if not path.exists():
-        raise DataError(f"{no_such(path, 'file or folder')}; needs {SUPPORTED}")
-    if suffix in (".npz", ".npy") or holds_arrays(path):
-        return "arrays"
-    if path.is_dir():
-        return "images"
-    if is_table(path):
-        return "table"
-    if suffix == ".safetensors":
-        return "pack"
-    raise fault(path, f"cannot tell what {suffix or 'a file without suffix'} holds; needs {SUPPORTED}")
