@@ -255,6 +255,9 @@ def _which(
     from counterpoise.run.store.folder import next_folder
 
     if experiment is None and resume is not None:
+        for option, value in (("--out", out), ("--clients", clients)):
+            if value is not None:
+                raise ConfigError(f"{option} does not go with --resume: a run keeps its folder and clients")
         return None, resume
     if experiment is None or resume is not None:
         raise ConfigError("give an experiment file, or --resume with the folder of a run, and not both")

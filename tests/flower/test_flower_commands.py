@@ -58,6 +58,23 @@ def test_a_folder_that_holds_a_run_is_not_written_over(file: Path, tmp_path: Pat
         call("flower", "up", file, "--out", tmp_path / "out")
 
 
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("up", ["--out", "elsewhere"]),
+        ("up", ["--clients", "3"]),
+        ("simulate", ["--out", "elsewhere"]),
+        ("server", ["--insecure", "--out", "elsewhere"]),
+    ],
+)
+def test_a_resumed_run_has_its_folder_and_clients_already(
+    command: str, words: list[str], tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=f"{words[-2]} does not go with --resume") as refused:
+        call("flower", command, "--resume", tmp_path / "run", *words)
+    assert "\n" not in str(refused.value)
+
+
 def test_a_folder_without_a_run_cannot_be_resumed(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="holds no run"):
         call("flower", "up", "--resume", tmp_path / "nothing")
