@@ -12,7 +12,9 @@ from counterpoise.data.own.kinds import kind_of
 from counterpoise.data.own.pack import read_pack, write_pack
 from counterpoise.data.own.prepared import Pack
 from counterpoise.data.own.torch_dataset import from_torch
-from counterpoise.data.tables.table import read_table
+from counterpoise.data.tables.splitting import Splitting
+from counterpoise.data.tables.table import read_table, table_dataset
+from counterpoise.data.tables.uses import ColumnUses
 from counterpoise.errors import ConfigError
 
 __all__ = [
@@ -58,4 +60,5 @@ def open_data(
         return open_pack(path)
     if label is None:
         raise ConfigError(f"{path}: label is missing; needs the name of the column that holds the classes")
-    return read_table(path, label, client, test_share, seed, numeric, categorical, drop)
+    uses = ColumnUses(label, client, numeric, categorical, drop)
+    return table_dataset(path, uses, Splitting(test_share, seed))
