@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Any
 
 from counterpoise.data.dataset import Dataset
+from counterpoise.data.split import Share
 from counterpoise.data.tables.frame import frame_table
 from counterpoise.data.tables.skipped import OnError
 from counterpoise.data.tables.splitting import Splitting
 from counterpoise.data.tables.table import dataset_of, fitted_table
 from counterpoise.data.tables.uses import ColumnUses
 from counterpoise.errors import ConfigError, listed
-from counterpoise.registry.schema import Interval
-
-Share = Annotated[float, Interval(0, 0.5, open_low=True, open_high=True)]
 
 
 def from_frame(

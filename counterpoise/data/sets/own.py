@@ -8,12 +8,12 @@ from typing import Annotated
 
 from counterpoise.data.dataset import Dataset, Loader, dataset
 from counterpoise.data.folds import read_fold
+from counterpoise.data.split import Share
 from counterpoise.data.tables.skipped import OnError
 from counterpoise.data.tables.splitting import Splitting
 from counterpoise.data.tables.uses import ColumnUses
 from counterpoise.registry.schema import Count, Interval, Whole
 
-Share = Annotated[float, Interval(0, 0.5, open_low=True, open_high=True)]
 Folds = Annotated[int, Interval(2, 1000)]
 
 
