@@ -16,7 +16,9 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 from threadpoolctl import threadpool_limits
 
+from counterpoise.data.tables.splitting import Splitting
 from counterpoise.data.tables.table import fitted_table
+from counterpoise.data.tables.uses import ColumnUses
 from counterpoise.system.atomic import write_atomically
 
 Scores = dict[str, float | None]
@@ -39,7 +41,7 @@ def learn(path: Path, label: str, left_out: list[str], seed: int) -> dict[str, S
 def score_learners(path: Path, label: str, left_out: list[str], seed: int) -> dict[str, Scores]:
     """Scores of each learner on the split of this seed; labels and words stay text."""
     frame = pd.read_csv(path, na_values=MISSING, dtype={label: str}, keep_default_na=True)
-    split = fitted_table(path, label, seed=seed, drop=left_out).split
+    split = fitted_table(path, ColumnUses(label, drop=left_out), Splitting(seed=seed)).split
     x, y = frame.drop(columns=[label, *left_out]), frame[label]
     train, test = split
     made = zip(LEARNERS, learners(x), strict=True)

@@ -129,7 +129,7 @@ def client(
         raise ConfigError(f"--data {no_such(data, 'file or folder')}")
     if weights is not None and not weights.is_file():
         raise ConfigError(f"--weights {no_such(weights)}")
-    endpoint = _endpoint(host, int(port), certs, insecure)
+    endpoint = _endpoint(host.strip("[]"), int(port), certs, insecure)  # [::1]:9092
     check_client_trust(endpoint, name)
     check_share(test_share)
     reading: dict[str, Any] = {"label": label, "test_share": test_share}
@@ -158,7 +158,8 @@ def certs(
     folder: Annotated[Path, typer.Argument(help="Folder to write; existing files are kept.")],
     client: Annotated[list[str], typer.Option(help="Name of a client; repeat for more.")],
     host: Annotated[
-        list[str] | None, typer.Option(help="Name or address of the server, besides 127.0.0.1 and localhost.")
+        list[str] | None,
+        typer.Option(help="Name or address of the server, besides 127.0.0.1, ::1 and localhost."),
     ] = None,
 ) -> None:
     """Make an authority, the server's certificate, and one key pair per client; prints who gets which file."""
@@ -254,6 +255,9 @@ def _which(
     from counterpoise.run.store.folder import next_folder
 
     if experiment is None and resume is not None:
+        for option, value in (("--out", out), ("--clients", clients)):
+            if value is not None:
+                raise ConfigError(f"{option} does not go with --resume: a run keeps its folder and clients")
         return None, resume
     if experiment is None or resume is not None:
         raise ConfigError("give an experiment file, or --resume with the folder of a run, and not both")

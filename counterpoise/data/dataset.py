@@ -140,7 +140,6 @@ class Dataset:
     files: Mapping[str, str] = field(default_factory=dict)  # file name -> SHA-256, for the run's record
     notes: tuple[str, ...] = ()  # what was dropped, filled in or split, in words
     assignment: Assignment | None = None  # who holds what, where that is fixed already
-    record: Mapping[str, Any] = field(default_factory=dict)  # how an assigned data set was made
     source: Source = field(default_factory=Source)
     official: tuple[
         int, ...
@@ -173,9 +172,9 @@ class Dataset:
         clients = None if self.clients is None else self.clients[rows]
         return replace(self, train=self.train.take(rows), clients=clients)
 
-    def assigned(self, assignment: Assignment, record: Mapping[str, Any]) -> Dataset:
+    def assigned(self, assignment: Assignment) -> Dataset:
         """The data set with a fixed assignment of rows to clients."""
-        return replace(self, assignment=assignment, record=record)
+        return replace(self, assignment=assignment)
 
 
 Loader = Callable[

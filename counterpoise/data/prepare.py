@@ -177,11 +177,12 @@ def pack_federation(federation: Federation) -> Dataset:
         federation.test,
         federation.classes,
         federation.scaling,
+        client_names=federation.client_names,
         files=federation.files,
         notes=federation.notes,
         source=federation.source,
     )
-    return whole.assigned(assignment, {})
+    return whole.assigned(assignment)
 
 
 def _ready_to_split(given: Any) -> Dataset:

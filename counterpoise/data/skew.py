@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoise.data.types import Labels, Rows
+from counterpoise.data.types import Labels
 
 Counts = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -17,11 +16,6 @@ Floats = NDArray[np.float64]
 def class_sizes(labels: Labels) -> Counts:
     """[C] samples of each class."""
     return np.bincount(labels.y, minlength=labels.classes)
-
-
-def count_matrix(labels: Labels, clients: Sequence[Rows]) -> Counts:
-    """[N, C] samples of each client and class."""
-    return np.stack([np.bincount(labels.y[rows], minlength=labels.classes) for rows in clients])
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import torch
@@ -14,6 +14,11 @@ from counterpoise.core.rng import numpy_generator
 from counterpoise.data.faults import MAX_CLASSES, fault
 from counterpoise.data.types import Rows
 from counterpoise.errors import listed
+from counterpoise.registry.schema import Interval
+
+Share = Annotated[
+    float, Interval(0, 0.5, open_low=True, open_high=True)
+]  # that tests, as `check_share` has it
 
 
 class TrainTest(NamedTuple):

@@ -1,4 +1,4 @@
-"""Clients over a network with Flower: the only package that imports ``flwr``, which is pinned exactly."""
+"""Clients over a network with Flower; ``flwr`` is pinned exactly. Beside this package only contracts import it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the server uses of Flower's internals; with `wire` all that changes when the pinned version does.
+"""What the server uses of Flower's internals; with `wire` and `simulated` all that changes when the pinned version does.
 
 Messages, node keys, link state and the fleet protocol are Flower's. Its SuperLink and SuperNode are not used: the one
 serves control and runtime APIs on the port of the fleet, the other starts a process per message.

@@ -16,7 +16,7 @@ from counterpoise.errors import ConfigError
 from counterpoise.flower.job import check_name
 
 DAYS = 365
-LOOPBACK = ("127.0.0.1", "localhost")
+LOOPBACK = ("127.0.0.1", "localhost", "::1")  # for which every certificate holds
 
 
 class CertFolder:

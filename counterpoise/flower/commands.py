@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from counterpoise.client.probing import names_given
+from counterpoise.data.own import kind_of
 from counterpoise.data.tables.table import open_table
 from counterpoise.errors import ConfigError, RunError, listed, short
 from counterpoise.flower import adapter, children
@@ -34,8 +35,6 @@ from counterpoise.run.listener import Listener
 from counterpoise.run.store.folder import RunFolder
 from counterpoise.system.atomic import write_atomically
 from counterpoise.system.toml import write_toml
-
-KINDS = {".npz": "arrays", ".safetensors": "pack"}
 
 
 class Description(NamedTuple):
@@ -221,8 +220,8 @@ def certificates(path: Path, clients: list[str], hosts: list[str]) -> Mapping[st
 def describe(
     path: Path, label: str | None = None, client: str | None = None, drop: Sequence[str] = ()
 ) -> Description:
-    """The form of a file; without the table columns that name the client or are dropped."""
-    name = "images" if path.is_dir() else KINDS.get(path.suffix.lower(), "table")
+    """The form of a file or folder; without the table columns that name the client or are dropped."""
+    name = kind_of(path)
     if name == "table" and label is None:
         columns = listed(list(open_table(path).columns))
         raise ConfigError(f"--label is missing; needs the column of {path} that holds the class: {columns}")

@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from counterpoise.errors import ConfigError
-from counterpoise.flower.certs import CertFolder
+from counterpoise.flower.certs import LOOPBACK, CertFolder
 from counterpoise.flower.job import check_name
-
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 class Endpoint(NamedTuple):

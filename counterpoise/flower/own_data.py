@@ -18,14 +18,14 @@ from counterpoise.data.dataset import DATASETS, Dataset, Samples, Source, no_sca
 from counterpoise.data.faults import check_share
 from counterpoise.data.federation import Federation
 from counterpoise.data.form import DataForm
-from counterpoise.data.own import open_data
-from counterpoise.data.sets.own import under
+from counterpoise.data.own import kind_of, open_data
+from counterpoise.data.sets.own import TableFile
 from counterpoise.data.split import stratified_split
 from counterpoise.data.tables.cells import Table, names_of
 from counterpoise.data.tables.delimited import class_codes
 from counterpoise.data.tables.encoder import Encoder
 from counterpoise.data.tables.identifiers import drop_key
-from counterpoise.data.tables.table import fitted_table, is_table, open_table
+from counterpoise.data.tables.table import fitted_table, open_table
 from counterpoise.errors import ConfigError, DataError, RunError, listed
 from counterpoise.flower.data_form import DESCRIBED, IMAGE_DIMENSIONS, NAME, form_text, read_form
 from counterpoise.flower.messages import Hello
@@ -72,12 +72,10 @@ def _server_table(experiment: Experiment, drop: Callable[[str], str]) -> ServerD
     for key in ("path", "label"):
         if key not in given:
             raise ConfigError(f"data.{key} is missing; needs the server's own table and its label column")
-    DATASETS.entry("table").build(given, owner="data")  # the same checks of arguments as in `run`
+    file = DATASETS.entry("table").build({**given, "seed": experiment.data.seed}, owner="data")
+    assert isinstance(file, TableFile)
     root = None if experiment.data.root is None else Path(experiment.data.root)
-    path, test = under(root, given["path"]), given.get("test")
-    named = {key: value for key, value in given.items() if key not in ("path", "test")}
-    tests = None if test is None else under(root, test)
-    fitted = fitted_table(path, **named, seed=experiment.data.seed, test=tests, drop_words=drop)
+    fitted = fitted_table(*file.below(root), drop)
     form = DataForm(
         fitted.classes.names, (fitted.encoder.width,), False, no_scaling(), given["label"], fitted.encoder
     )
@@ -88,7 +86,7 @@ def own_federation(data: str, reading: Mapping[str, Any], text: str, number: int
     """A client's own files as a federation in which only this client has data."""
     form, path, share = read_form(text), Path(data), float(reading.get("test_share", 0.2))
     check_share(share)
-    if is_table(path):
+    if kind_of(path) == "table":
         if form.columns is None:
             raise DataError(f"{path} is a table, but the server's data is not")
         samples = _encode(open_table(path), form.columns, form.classes, reading.get("label") or form.label)

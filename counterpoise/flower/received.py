@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
+from counterpoise.core.rounds import counted
 from counterpoise.errors import ConfigError, DataError, SecurityError, listed, short
 from counterpoise.flower.job import CLIENT_NAME
 from counterpoise.run.store.folder import read_rows
@@ -108,5 +109,5 @@ def _refuse_different(common: Visits) -> None:
     ]
     more = f"; and so in {rest} more of {len(common)} rounds" if rest else ""
     raise SecurityError(
-        f"run {run[:SHOWN]}, round {number}: clients received different models: {'; '.join(groups)}{more}"
+        f"run {run[:SHOWN]}, round {counted(number)}: clients received different models: {'; '.join(groups)}{more}"
     )

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from counterpoise.data.federation import Federation
 from counterpoise.engines.choose import EngineSettings
 from counterpoise.engines.workplace import Workplace
 from counterpoise.errors import RunError
@@ -18,10 +19,11 @@ from counterpoise.flower.server import FlowerEngine, RoundPolicy
 from counterpoise.flower.status import Status
 from counterpoise.flower.workplaces import client_names, with_questions
 from counterpoise.run.assemble import load_federation
+from counterpoise.run.build import Connect
 from counterpoise.run.config.experiment import Experiment
 from counterpoise.run.listener import Listener
 from counterpoise.run.runner import resume, start
-from counterpoise.run.store.folder import RunFolder
+from counterpoise.run.store.stored import Run
 
 LOG = logging.getLogger("counterpoise")
 TOO_MUCH = 0.5  # of all samples, above which one client determines the model
@@ -66,7 +68,8 @@ def run(
         counted = capped(samples, experiment.flower.max_share)
         for line in share_lines(samples, counted):
             say(line)
-        summary = _start(grid, ready, roster, known, status, list(counted.values()), listeners)
+        connect = _connect(ready, roster, known, status, list(counted.values()))
+        summary = _start(ready, federation, [TrafficLog(), *listeners], connect)
     except BaseException as error:
         status.end(f"stopped: {error or type(error).__name__}")
         raise
@@ -84,42 +87,48 @@ def _gather(roster: Roster, ready: Prepared) -> None:
         raise RunError(f"{len(missing)} of {len(names)} clients did not connect: {first_of(words)}")
 
 
+def _connect(ready: Prepared, roster: Roster, known: Greeted, status: Status, counted: list[int]) -> Connect:
+    """Makes the engine of a run from what its clients said before."""
+
+    def connect(_: EngineSettings, work: Workplace) -> FlowerEngine:
+        return FlowerEngine(
+            with_questions(work, ready.experiment),  # as clients do, whose answers are checked against it
+            roster.grid,
+            roster,
+            str(ready.settings["run"]),
+            round_policy(ready.experiment),
+            status,
+            counted,
+            tallied=known.tallied,
+            known_counts=known.known_counts,
+            spend=ready.folder.spend,
+        )
+
+    return connect
+
+
 def _start(
-    grid: Grid,
-    ready: Prepared,
-    roster: Roster,
-    known: Greeted,
-    status: Status,
-    counted: list[int],
-    listeners: Sequence[Listener],
+    ready: Prepared, federation: Federation, listeners: Sequence[Listener], connect: Connect
 ) -> dict[str, Any]:
-    engines: list[FlowerEngine] = []
-
-    def connect(settings: EngineSettings, work: Workplace) -> FlowerEngine:
-        policy, run_id = round_policy(ready.experiment), str(ready.settings["run"])
-        asking = with_questions(work, ready.experiment)  # as clients do, whose answers are checked against it
-        engines.append(FlowerEngine(asking, grid, roster, run_id, policy, status, counted))
-        engines[-1].known_counts, engines[-1].tallied = known.known_counts, known.tallied
-        engines[-1].spend = ready.folder.spend
-        return engines[-1]
-
-    all_listeners = [TrafficLog(ready, engines), *listeners]
     if ready.resume:
-        return resume(ready.out, all_listeners, known.federation, connect=connect)
-    return start(ready.experiment, ready.out, all_listeners, known.federation, connect=connect)
+        return resume(ready.out, listeners, federation, connect=connect)
+    return start(ready.experiment, ready.out, listeners, federation, connect=connect)
 
 
 class TrafficLog(Listener):
     """Logs the bytes sent and received in each round."""
 
-    def __init__(self, ready: Prepared, engines: Sequence[FlowerEngine]) -> None:
-        self._ready, self._engines = ready, engines
+    def began(self, run: Run) -> None:
+        assert isinstance(run.simulation.engine, FlowerEngine)
+        self._exchange, self._folder = run.simulation.engine.exchange, run.folder
 
     def round_ended(self, row: Mapping[str, Any], rounds: int) -> None:
-        engine, folder = self._engines[-1], self._ready.folder
-        sent, received = engine.exchange.sent_bytes, engine.exchange.received_bytes
-        traffic = {"sent_bytes": sent, "received_bytes": received}
-        RunFolder(self._ready.out).append(folder.traffic, {"round": row["round"], **traffic})
+        traffic = {
+            "sent_bytes": self._exchange.sent_bytes,
+            "received_bytes": self._exchange.received_bytes,
+        }
+        log = JobFolder(self._folder.path).traffic
+        self._folder.append(log, {"round": row["round"], **traffic})
 
 
 def round_policy(experiment: Experiment) -> RoundPolicy:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from counterpoise.core.rounds import counted
 from counterpoise.metrics.catalogue import PER_CLASS
 from counterpoise.results.results import RunResult
 from counterpoise.run.trained import need_pandas
@@ -16,7 +17,7 @@ def round_frame(run: RunResult) -> Any:
     """One row per round; scores are missing where a round was not evaluated."""
     pandas = need_pandas()
     rows = [_flat(row) for row in run.rows]
-    index = pandas.Index([row.pop("round") + 1 for row in rows], name="round")
+    index = pandas.Index([counted(row.pop("round")) for row in rows], name="round")
     frame = pandas.DataFrame(rows, index=index)
     seconds = run.seconds[: len(rows)]
     return frame.assign(seconds=[*seconds, *[None] * (len(rows) - len(seconds))])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -19,8 +20,7 @@ from counterpoise.data.partitions.owners import (
     skim,
 )
 from counterpoise.data.partitions.redrawn import redraw
-from counterpoise.data.skew import count_matrix
-from counterpoise.data.types import Labels
+from counterpoise.data.types import Labels, Rows
 from counterpoise.errors import ConfigError
 
 
@@ -32,10 +32,15 @@ def split_with(name: str, labels: Labels, clients: int, seed: int = 0, **argumen
     return PARTITIONS.build(name, arguments)(labels, clients, np.random.default_rng(seed))
 
 
+def counts_of(labels: Labels, clients: Sequence[Rows]) -> NDArray[np.int64]:
+    """[N, C] samples of each client and class."""
+    return np.stack([np.bincount(labels.y[rows], minlength=labels.classes) for rows in clients])
+
+
 def counts_with(
     name: str, labels: Labels, clients: int, seed: int = 0, **arguments: object
 ) -> NDArray[np.int64]:
-    return count_matrix(labels, split_with(name, labels, clients, seed, **arguments).clients)
+    return counts_of(labels, split_with(name, labels, clients, seed, **arguments).clients)
 
 
 def test_the_largest_come_down_to_one_level() -> None:
@@ -212,7 +217,7 @@ def test_label_skew_is_the_capped_dirichlet() -> None:
 
 def test_missing_classes_leaves_each_client_its_own_few() -> None:
     split = split_with("missing_classes", labels_of(*[400] * 10), 25, held=3)
-    counts = count_matrix(labels_of(*[400] * 10), split.clients)
+    counts = counts_of(labels_of(*[400] * 10), split.clients)
     assert split.repairs == ()
     assert ((counts > 0).sum(axis=1) == 3).all()
     assert (counts[np.arange(25), np.arange(25) % 10] >= 2).all()
@@ -221,7 +226,7 @@ def test_missing_classes_leaves_each_client_its_own_few() -> None:
 
 def test_a_class_that_nobody_holds_goes_to_one_client_and_it_is_said() -> None:
     split = split_with("missing_classes", labels_of(40, 40, 40, 40, 1), 3, held=1)
-    counts = count_matrix(labels_of(40, 40, 40, 40, 1), split.clients)
+    counts = counts_of(labels_of(40, 40, 40, 40, 1), split.clients)
     assert split.repairs == (
         "classes that no client held, given to one client each: 3, 4",
         "classes with too few samples to give each holder 2: 4",

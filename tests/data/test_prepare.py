@@ -114,8 +114,16 @@ def packed(federation: Federation, path: Path) -> Federation:
     return assigned_federation(open_pack(path))
 
 
-def test_a_pack_gives_the_same_federation(digits: Dataset, tmp_path: Path) -> None:
-    federation = split_federation(digits, "dirichlet", 5, alpha=0.5, validation=0.1, server_validation=0.1)
+def owned(data: Dataset, names: tuple[str, ...]) -> Dataset:
+    """The data set with natural clients of these names."""
+    return replace(data, clients=torch.arange(len(data.train.y)) % len(names), client_names=names)
+
+
+@pytest.mark.parametrize("partition", [{"partition": "dirichlet", "clients": 5}, {"partition": "natural"}])
+def test_a_pack_gives_the_same_federation(partition: dict[str, Any], digits: Dataset, tmp_path: Path) -> None:
+    data = owned(digits, ("north", "south", "west"))
+    federation = split_federation(data, **partition, validation=0.1, server_validation=0.1)
+    assert bool(federation.client_names) == (partition["partition"] == "natural")
     found = packed(federation, tmp_path / "it.safetensors")
     assert federation.validation is not None
     assert found.validation is not None
@@ -125,6 +133,7 @@ def test_a_pack_gives_the_same_federation(digits: Dataset, tmp_path: Path) -> No
             assert torch.equal(ours, theirs)
             assert torch.equal(federation.train.x[ours], found.train.x[theirs])
     assert torch.equal(found.test.y, federation.test.y)
+    assert found.client_names == federation.client_names
 
 
 def test_a_run_from_a_pack_sees_what_the_run_from_the_files_sees(tmp_path: Path) -> None:

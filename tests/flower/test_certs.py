@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ipaddress
+import socket
+import ssl
 from pathlib import Path
 
 import pytest
@@ -13,8 +15,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
 
 from counterpoise.errors import ConfigError
-from counterpoise.flower.certs import CertFolder, make_certs
+from counterpoise.flower.certs import LOOPBACK, CertFolder, make_certs
 from counterpoise.flower.deployment import Endpoint, check_endpoint
+from counterpoise.flower.front import listening
+from counterpoise.flower.hub import Hub
 
 
 def test_the_servers_certificate_is_the_authoritys_and_names_its_hosts(tmp_path: Path) -> None:
@@ -26,9 +30,29 @@ def test_the_servers_certificate_is_the_authoritys_and_names_its_hosts(tmp_path:
     assert names.get_values_for_type(x509.DNSName) == ["localhost", "fl.example.org"]
     assert names.get_values_for_type(x509.IPAddress) == [
         ipaddress.ip_address("127.0.0.1"),
+        ipaddress.ip_address("::1"),
         ipaddress.ip_address("10.1.2.3"),
     ]
     assert not server.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+
+
+def has(host: str) -> bool:
+    """Whether this machine has an address; some have no IPv6."""
+    try:
+        socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("host", filter(has, LOOPBACK))
+def test_certificates_without_further_hosts_hold_on_loopback(host: str, tmp_path: Path) -> None:
+    folder = make_certs(tmp_path, ["a"])
+    trust = ssl.create_default_context(cafile=folder.authority)
+    with listening(Hub(), Endpoint(host, 0, folder)) as there:
+        plain = socket.create_connection((host, there.port))
+        with plain, trust.wrap_socket(plain, server_hostname=host) as secure:
+            assert secure.version() == "TLSv1.3"
 
 
 def test_secrets_are_readable_by_their_owner_alone(tmp_path: Path) -> None:
@@ -66,6 +90,7 @@ def test_names_that_could_lead_elsewhere_are_refused(tmp_path: Path, name: str) 
     ("host", "secure", "insecure", "allowed"),
     [
         ("127.0.0.1", False, True, True),
+        ("::1", False, True, True),
         ("127.0.0.1", False, False, False),
         ("0.0.0.0", False, True, False),
         ("10.0.0.1", False, True, False),

@@ -12,7 +12,7 @@ pytest.importorskip("flwr", reason="flwr is not installed: pip install 'counterp
 import numpy as np
 import torch
 from local_net import Net
-from own_files import KINDS, ROWS, Kind, client_files, server_config
+from own_files import CLASSES, KINDS, ROWS, Kind, client_files, server_config
 
 from counterpoise.cli import app
 from counterpoise.data.tables.table import open_table
@@ -62,6 +62,37 @@ def test_a_described_form_is_that_of_the_file(
     if told.columns is not None and words.columns is not None:
         assert words.columns.words == told.columns.words
         assert words.columns.numbers["age"].mean == words.columns.numbers["age"].gap
+
+
+def npy_folder(path: Path, file: Path) -> Path:
+    """The arrays of an npz file as npy files in a folder."""
+    path.mkdir()
+    with np.load(file) as arrays:
+        for name in ("x", "y", "classes"):
+            np.save(path / f"{name}.npy", arrays[name])
+    return path
+
+
+@pytest.mark.parametrize("named", [".", "x.npy"])
+def test_arrays_in_npy_files_have_the_form_of_the_npz(
+    named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = KINDS["arrays"].write(tmp_path, CLASSES * 20, 0)
+    folder = npy_folder(tmp_path / "pair", file)
+    assert described(capsys, folder / named) == described(capsys, file)
+
+
+def test_a_file_of_no_known_kind_is_answered_with_those_that_are(tmp_path: Path) -> None:
+    (tmp_path / "model.pkl").write_bytes(b"\x80\4")
+    with pytest.raises(DataError, match=r"cannot tell what \.pkl holds; needs a table .*, arrays"):
+        app(["flower", "describe", str(tmp_path / "model.pkl")], standalone_mode=False)
+
+
+def test_a_client_s_folder_of_arrays_is_no_table_whatever_its_name(tmp_path: Path) -> None:
+    config = server_config(tmp_path, KINDS["arrays"], list(ROWS))
+    folder = npy_folder(tmp_path / "mine.csv", Path(config.data.arguments["path"]))
+    federation = own_federation(str(folder), {}, form_text(server_data(config).form), 0, 2)
+    assert len(federation.clients[0])
 
 
 @pytest.fixture

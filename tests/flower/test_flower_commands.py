@@ -58,6 +58,23 @@ def test_a_folder_that_holds_a_run_is_not_written_over(file: Path, tmp_path: Pat
         call("flower", "up", file, "--out", tmp_path / "out")
 
 
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("up", ["--out", "elsewhere"]),
+        ("up", ["--clients", "3"]),
+        ("simulate", ["--out", "elsewhere"]),
+        ("server", ["--insecure", "--out", "elsewhere"]),
+    ],
+)
+def test_a_resumed_run_has_its_folder_and_clients_already(
+    command: str, words: list[str], tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=f"{words[-2]} does not go with --resume") as refused:
+        call("flower", command, "--resume", tmp_path / "run", *words)
+    assert "\n" not in str(refused.value)
+
+
 def test_a_folder_without_a_run_cannot_be_resumed(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="holds no run"):
         call("flower", "up", "--resume", tmp_path / "nothing")
@@ -69,12 +86,14 @@ def test_run_does_not_take_flower_for_an_engine(file: Path, tmp_path: Path) -> N
     assert not RunFolder(tmp_path / "out").holds_run()
 
 
-def test_one_client_and_state_folder_is_one_node(tmp_path: Path) -> None:
+@pytest.mark.parametrize("server", ["127.0.0.1:9092", "[::1]:9092"])
+def test_one_client_and_state_folder_is_one_node(server: str, tmp_path: Path) -> None:
+    words = ["--server", server, "--insecure", "--state", tmp_path / "state"]
     (tmp_path / "state").mkdir()
     with (tmp_path / "state" / ".lock").open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         with pytest.raises(ConfigError, match="client a runs already"):
-            call("flower", "client", "--client", "a", "--insecure", "--state", tmp_path / "state")
+            call("flower", "client", "--client", "a", *words)
 
 
 def test_a_client_checks_its_words_before_it_starts_anything(tmp_path: Path) -> None:

@@ -138,7 +138,7 @@ def test_a_hundred_altered_models_are_found_by_clients_that_compare(
         visit(first._replace(state=folder / "a"), sent)
         visit(second._replace(state=folder / "b"), altered(sent, draw))
         with pytest.raises(
-            SecurityError, match=r"run 0{12}, round 0: .*: [ab] received \w{12}; [ab] received"
+            SecurityError, match=r"run 0{12}, round 1: .*: [ab] received \w{12}; [ab] received"
         ):
             compare_received([folder / name / LOG_NAME for name in "ab"])
 
@@ -196,7 +196,7 @@ def test_different_models_are_one_line_and_exit_code_5(tmp_path: Path) -> None:
         write_log(tmp_path, "c", *"1634"),
     )
     assert_refused(
-        compare(*logs), 5, "run 000000000000, round 1", "a, b received 222222222222; c received 666666666666", "1 more of 4 rounds"
+        compare(*logs), 5, "run 000000000000, round 2", "a, b received 222222222222; c received 666666666666", "1 more of 4 rounds"
     )  # fmt: skip
     assert compare(logs[0], write_log(tmp_path / "more", "d", *"1234")).code == 0
 

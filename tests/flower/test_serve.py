@@ -16,6 +16,7 @@ from local_net import numbered
 from counterpoise.errors import RunError
 from counterpoise.flower import client
 from counterpoise.flower.commands import prepare
+from counterpoise.flower.job import JobFolder
 from counterpoise.flower.refusal import CLIENT_FAILED
 from counterpoise.flower.serve import run
 from counterpoise.run.config.experiment import make_experiment
@@ -34,6 +35,10 @@ def test_a_run_over_messages_leaves_the_same_rows_and_model_as_one_in_this_proce
         RunFolder(tmp_path / "out").metrics.read_bytes() == RunFolder(tmp_path / "alone").metrics.read_bytes()
     )
     assert summary["engine"] == "flower"
+    traffic = read_rows(JobFolder(tmp_path / "out").traffic)
+    assert [row["round"] for row in traffic] == [0, 1, 2]
+    assert 0 < traffic[0]["sent_bytes"] < traffic[-1]["sent_bytes"]
+    assert 0 < traffic[0]["received_bytes"] < traffic[-1]["received_bytes"]
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from counterpoise.data.own import read_table
 from counterpoise.data.split import stratified_split
 from counterpoise.data.tables.cells import names_of
 from counterpoise.data.tables.table import FittedTable, fitted_table, open_table
+from counterpoise.data.tables.uses import ColumnUses
 from counterpoise.errors import ConfigError, DataError, RunError
 from counterpoise.flower.own_data import describe_form, own_federation, server_data
 from counterpoise.run.config.experiment import Experiment, make_experiment
@@ -52,7 +53,7 @@ def plain_rows(count: int = 90, seed: int = 3) -> list[Row]:
 
 def held_by_run(folder: Path, rows: list[Row]) -> FittedTable:
     """As `run` reads it; the rows that it keeps for the test do not depend on what they hold."""
-    return fitted_table(write(folder / "whole.csv", rows), "risk", "site")
+    return fitted_table(write(folder / "whole.csv", rows), ColumnUses("risk", "site"))
 
 
 def write(path: Path, rows: list[Row], columns: list[str] = COLUMNS) -> Path:
@@ -124,7 +125,7 @@ def damaged(folder: Path, damages: list[Callable[[list[Row], Any], None]]) -> li
 def whole_inputs(folder: Path) -> tuple[Tensor, Tensor]:
     """Inputs and labels of `run`, its training and test rows back in the order of the file."""
     data = read_table(folder / "whole.csv", "risk", "site")
-    split = fitted_table(folder / "whole.csv", "risk", "site").split
+    split = fitted_table(folder / "whole.csv", ColumnUses("risk", "site")).split
     order = torch.from_numpy(np.argsort(np.concatenate([split.train, split.test])))
     return torch.cat([data.train.x, data.test.x])[order], torch.cat([data.train.y, data.test.y])[order]
 

@@ -19,6 +19,7 @@ from used_runs import Used, make_run, write_rows
 
 import counterpoise as cp
 from counterpoise.data.tables.table import fitted_table
+from counterpoise.data.tables.uses import ColumnUses
 from counterpoise.metrics.confusion import confusion
 from counterpoise.metrics.roc import histograms
 from counterpoise.metrics.scoring import Scoring
@@ -37,7 +38,7 @@ def decided_run(folder: Path, positive: str, threshold: Any = "balanced_accuracy
         for x, z, y in zip(rng.normal(size=400) + 1.2 * ill, rng.normal(size=400), ill, strict=True)
     ]
     path = write_rows(folder / "t.csv", ["x", "z", "state"], rows)
-    split = fitted_table(path, "state").split
+    split = fitted_table(path, ColumnUses("state")).split
     test = write_rows(folder / "test.csv", ["x", "z", "state"], [rows[row] for row in split.test.tolist()])
     data = {"name": "table", "path": str(path), "label": "state", "positive": positive, "validation": 0.3}
     return Used(make_run(folder / "run", data, evaluate={"threshold": threshold}), path, test)

@@ -66,6 +66,7 @@ def test_hospitals_with_gaps_give_their_confusion_matrix_exactly(data_root: Path
     """Heart disease of four hospitals as a user's own table, gaps included."""
     from counterpoise.data.sets.heart_disease import HOSPITALS, LAYOUT
     from counterpoise.data.tables.table import fitted_table
+    from counterpoise.data.tables.uses import ColumnUses
 
     rows = [
         [*line.split(","), name]
@@ -74,7 +75,7 @@ def test_hospitals_with_gaps_give_their_confusion_matrix_exactly(data_root: Path
     ]
     names = [*LAYOUT.columns, "hospital"]
     path = write_rows(tmp_path / "heart.csv", names, rows)
-    split = fitted_table(path, "num", "hospital", categorical=["thal"]).split
+    split = fitted_table(path, ColumnUses("num", "hospital", categorical=["thal"])).split
     data = {"name": "table", "path": str(path), "label": "num", "client": "hospital", "categorical": ["thal"]}
     run = make_run(tmp_path / "run", data, partition={"name": "natural", "clients": 0})
     test = write_rows(tmp_path / "test.csv", names, [rows[row] for row in split.test.tolist()])

@@ -12,6 +12,7 @@ from PIL import Image
 from sklearn.datasets import load_digits, load_wine
 
 from counterpoise.data.tables.table import fitted_table
+from counterpoise.data.tables.uses import ColumnUses
 from counterpoise.run.config.experiment import make_experiment
 from counterpoise.run.runner import start
 
@@ -55,7 +56,7 @@ def table_run(folder: Path) -> Used:
     for row in rows[::7]:
         row[3] = "?"
     path = write_rows(folder / "wine.csv", names, rows)
-    split = fitted_table(path, "cultivar").split
+    split = fitted_table(path, ColumnUses("cultivar")).split
     for row in split.test[:2].tolist():
         rows[row][0] = "orange"
     write_rows(path, names, rows)

@@ -6,15 +6,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from counterpoise.data.dataset import Assignment, Dataset
-from counterpoise.data.faults import fault, no_such
 from counterpoise.data.own.arrays import read_npz
 from counterpoise.data.own.folder import read_image_folder
+from counterpoise.data.own.kinds import kind_of
 from counterpoise.data.own.pack import read_pack, write_pack
-from counterpoise.data.own.pairs import holds_arrays
 from counterpoise.data.own.prepared import Pack
 from counterpoise.data.own.torch_dataset import from_torch
-from counterpoise.data.tables.table import is_table, read_table
-from counterpoise.errors import ConfigError, DataError
+from counterpoise.data.tables.splitting import Splitting
+from counterpoise.data.tables.table import read_table, table_dataset
+from counterpoise.data.tables.uses import ColumnUses
+from counterpoise.errors import ConfigError
 
 __all__ = [
     "Assignment",
@@ -30,13 +31,11 @@ __all__ = [
     "write_pack",
 ]
 
-SUPPORTED = "a table (.csv, .tsv, .txt, also with .gz; .parquet, .pq), arrays (.npz, or x.npy beside y.npy), a pack (.safetensors) or a folder of images"
-
 
 def open_pack(path: Path | str) -> Dataset:
     """The data set of a pack, with its assignment to clients."""
     packed = read_pack(path)
-    return packed.dataset.assigned(packed.assignment, packed.record)
+    return packed.dataset.assigned(packed.assignment)
 
 
 def open_data(
@@ -61,20 +60,5 @@ def open_data(
         return open_pack(path)
     if label is None:
         raise ConfigError(f"{path}: label is missing; needs the name of the column that holds the classes")
-    return read_table(path, label, client, test_share, seed, numeric, categorical, drop)
-
-
-def kind_of(path: Path) -> str:
-    """What reads a path: the name that `data.name` has for it."""
-    suffix = path.suffix.lower()
-    if not path.exists():
-        raise DataError(f"{no_such(path, 'file or folder')}; needs {SUPPORTED}")
-    if suffix in (".npz", ".npy") or holds_arrays(path):
-        return "arrays"
-    if path.is_dir():
-        return "images"
-    if is_table(path):
-        return "table"
-    if suffix == ".safetensors":
-        return "pack"
-    raise fault(path, f"cannot tell what {suffix or 'a file without suffix'} holds; needs {SUPPORTED}")
+    uses = ColumnUses(label, client, numeric, categorical, drop)
+    return table_dataset(path, uses, Splitting(test_share, seed))

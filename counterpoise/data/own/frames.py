@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Any
 
 from counterpoise.data.dataset import Dataset
+from counterpoise.data.split import Share
 from counterpoise.data.tables.frame import frame_table
 from counterpoise.data.tables.skipped import OnError
-from counterpoise.data.tables.splitting import Splitting, splitting_note
+from counterpoise.data.tables.splitting import Splitting
 from counterpoise.data.tables.table import dataset_of, fitted_table
+from counterpoise.data.tables.uses import ColumnUses
 from counterpoise.errors import ConfigError, listed
-from counterpoise.registry.schema import Interval
-
-Share = Annotated[float, Interval(0, 0.5, open_low=True, open_high=True)]
 
 
 def from_frame(
@@ -34,8 +33,6 @@ def from_frame(
         raise ConfigError(
             f"load_data: label is missing; needs the column of the classes, one of {listed(list(table.columns))}"
         )
-    fitted = fitted_table(
-        table, label, client, test_share, seed, numeric, categorical, drop, on_error, split=split
-    )
-    note = splitting_note(fitted.split, Splitting(test_share, seed, split=split))
-    return replace(dataset_of(fitted, label, client, note), name="frame")
+    uses = ColumnUses(label, client, numeric, categorical, drop)
+    how = Splitting(test_share, seed, split=split)
+    return replace(dataset_of(fitted_table(table, uses, how, on_error), uses, how), name="frame")

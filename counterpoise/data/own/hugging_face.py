@@ -11,10 +11,11 @@ import numpy as np
 
 from counterpoise.data.dataset import Dataset
 from counterpoise.data.faults import fault
-from counterpoise.data.own.frames import Share, from_frame
+from counterpoise.data.own.frames import from_frame
 from counterpoise.data.own.labels import checked_labels, named_labels
 from counterpoise.data.own.npy import AnyArray
 from counterpoise.data.own.torch_dataset import from_torch
+from counterpoise.data.split import Share
 from counterpoise.data.types import Rows
 from counterpoise.errors import ConfigError, DataError, listed, short
 

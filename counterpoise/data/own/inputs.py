@@ -9,22 +9,21 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from counterpoise.data.faults import fault, no_such
+from counterpoise.data.faults import fault
 from counterpoise.data.own.arrays import CLASSES
 from counterpoise.data.own.folder import read_pictures
 from counterpoise.data.own.forms import PIXEL_DIMENSIONS, check_input_form, check_label_form
+from counterpoise.data.own.kinds import kind_of
 from counterpoise.data.own.labels import are_words, checked_labels, checked_words
 from counterpoise.data.own.npy import SUFFIX, AnyArray, ArrayFiles, Heads, read_array, read_heads
 from counterpoise.data.own.pack import read_pack
-from counterpoise.data.own.pairs import array_files, holds_arrays
+from counterpoise.data.own.pairs import array_files
 from counterpoise.data.own.samples import checked_inputs, class_names, image_tensor
 from counterpoise.data.preprocessing import UNKNOWN, Preprocessing
-from counterpoise.data.tables.table import is_table, open_table
-from counterpoise.errors import DataError, listed
+from counterpoise.data.tables.table import open_table
+from counterpoise.errors import listed
 
-PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 PAIRS = (("x_test", "y_test"), ("x", "y"))  # the first pair that a file has
-SUPPORTED = "a table (.csv, .tsv, .txt, also with .gz; .parquet, .pq), arrays (.npz, .npy), a pack (.safetensors), an image or a folder of images"
 
 
 class Given(NamedTuple):
@@ -39,18 +38,8 @@ class Given(NamedTuple):
 def read_inputs(path: Path | str, how: Preprocessing) -> Given:
     """The samples of a file or folder of any kind that a run takes."""
     path = Path(path)
-    if not path.exists():
-        raise DataError(f"{no_such(path, 'file or folder')}; needs {SUPPORTED}")
-    suffix = path.suffix.lower()
-    if suffix in (".npz", SUFFIX) or holds_arrays(path):
-        return _arrays(path, how)
-    if path.is_dir() or suffix in PICTURES:
-        return _pictures(path, how)
-    if is_table(path):
-        return _rows(path, how)
-    if suffix == ".safetensors":
-        return _packed(path, how)
-    raise fault(path, f"cannot tell what {suffix or 'a file without suffix'} holds; needs {SUPPORTED}")
+    readers = {"table": _rows, "arrays": _arrays, "pack": _packed, "images": _pictures}
+    return readers[kind_of(path, new=True)](path, how)
 
 
 def _rows(path: Path, how: Preprocessing) -> Given:

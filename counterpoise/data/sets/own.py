@@ -2,16 +2,39 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 from counterpoise.data.dataset import Dataset, Loader, dataset
 from counterpoise.data.folds import read_fold
+from counterpoise.data.split import Share
 from counterpoise.data.tables.skipped import OnError
+from counterpoise.data.tables.splitting import Splitting
+from counterpoise.data.tables.uses import ColumnUses
 from counterpoise.registry.schema import Count, Interval, Whole
 
-Share = Annotated[float, Interval(0, 0.5, open_low=True, open_high=True)]
 Folds = Annotated[int, Interval(2, 1000)]
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """A table, what its columns are used for, and which of its rows test."""
+
+    path: str
+    uses: ColumnUses
+    how: Splitting
+    on_error: OnError
+
+    def __call__(self, root: Path | None) -> Dataset:
+        from counterpoise.data.tables.table import table_dataset
+
+        return table_dataset(*self.below(root))
+
+    def below(self, root: Path | None) -> tuple[Path, ColumnUses, Splitting, OnError]:
+        """With the paths of its files below a data root: what reads a table."""
+        tests = None if self.how.test is None else under(root, self.how.test)
+        return under(root, self.path), self.uses, self.how._replace(test=tests), self.on_error
 
 
 @dataset("table")
@@ -38,16 +61,9 @@ def table(
     Rows that cannot be used stop the run; with `on_error` "skip" they are left out, and a note lists them.
     """
 
-    def load(root: Path | None) -> Dataset:
-        from counterpoise.data.own import read_table
-
-        tests, cut = None if test is None else under(root, test), read_fold(folds, fold)
-        given = label, client, test_share, seed, numeric, categorical, drop, on_error
-        return read_table(
-            under(root, path), *given, test=tests, split=split, group=group, time=time, fold=cut
-        )
-
-    return load
+    uses = ColumnUses(label, client, numeric, categorical, drop)
+    tests, cut = None if test is None else Path(test), read_fold(folds, fold)
+    return TableFile(path, uses, Splitting(test_share, seed, tests, split, group, time, cut), on_error)
 
 
 @dataset("images")
@@ -114,6 +130,6 @@ def pack(path: str) -> Loader:
     return load
 
 
-def under(root: Path | None, path: str) -> Path:
+def under(root: Path | None, path: Path | str) -> Path:
     """A path as given, or below the data root where it is relative and a root is given."""
     return Path(path).expanduser() if root is None else root / Path(path).expanduser()

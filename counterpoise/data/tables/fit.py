@@ -32,22 +32,6 @@ class Fitted(NamedTuple):
     constant: list[str]
 
 
-def fit(
-    table: Table,
-    names: Iterable[str],
-    train_rows: Rows,
-    numeric: Collection[str] = (),
-    categorical: Collection[str] = (),
-) -> Encoder:
-    """The encoder of the named columns: statistics and categories are those of the training rows.
-
-    The other rows decide two things: a number has an indicator if any row lacks it, and a column of words has the
-    category "(other)" if a word occurs outside the training rows alone. A column that is constant over the training
-    rows, missing cells included, is dropped.
-    """
-    return fit_table(table, names, train_rows, numeric, categorical).encoder
-
-
 def fit_table(
     table: Table,
     names: Iterable[str],
@@ -55,7 +39,12 @@ def fit_table(
     numeric: Collection[str] = (),
     categorical: Collection[str] = (),
 ) -> Fitted:
-    """As `fit`, with the columns that were read for it."""
+    """The encoder of the named columns: statistics and categories are those of the training rows.
+
+    The other rows decide two things: a number has an indicator if any row lacks it, and a column of words has the
+    category "(other)" if a word occurs outside the training rows alone. A column that is constant over the training
+    rows, missing cells included, is dropped.
+    """
     train = train_rows.tolist()
     numbers: dict[str, Numbers] = {}
     words: dict[str, tuple[str, ...]] = {}

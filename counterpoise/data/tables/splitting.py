@@ -55,6 +55,9 @@ class Splitting(NamedTuple):
             raise ConfigError(f"data.{given[0]} and data.fold both say which rows test; give one of them")
 
 
+BY_SHARE = Splitting()  # a fifth of each class
+
+
 def choose_rows(table: Table, classes: Coded, how: Splitting) -> TrainTest:
     """The split of one table; that of a test file needs no choice."""
     y = classes.codes

@@ -13,7 +13,6 @@ import torch
 
 from counterpoise.data.dataset import Dataset, Samples, Source
 from counterpoise.data.faults import fault
-from counterpoise.data.folds import Fold, read_fold
 from counterpoise.data.root import sha256_of
 from counterpoise.data.split import (
     Clients,
@@ -24,12 +23,13 @@ from counterpoise.data.split import (
 )
 from counterpoise.data.tables.cells import Coded, Table, names_of, parse_number
 from counterpoise.data.tables.csv_file import FEWEST_COLUMNS, read_csv
-from counterpoise.data.tables.encoder import Encoder
-from counterpoise.data.tables.fit import column_warnings, fit_notes, fit_table
+from counterpoise.data.tables.encoder import Encoder, Inputs
+from counterpoise.data.tables.fit import Fitted, column_warnings, fit_notes, fit_table
 from counterpoise.data.tables.identifiers import drop_key, gap_word_notes, pandas_indices
 from counterpoise.data.tables.parquet_file import read_parquet
 from counterpoise.data.tables.skipped import OnError, usable
-from counterpoise.data.tables.splitting import Splitting, choose_rows, splitting_note
+from counterpoise.data.tables.splitting import BY_SHARE, Splitting, choose_rows, splitting_note
+from counterpoise.data.tables.uses import ColumnUses
 from counterpoise.data.types import Rows
 from counterpoise.errors import legal_words, listed
 
@@ -67,40 +67,33 @@ def read_table(
     path: Path | str,
     label: str,
     client: str | None = None,
-    test_share: float = 0.2,
-    seed: int = 0,
-    numeric: Sequence[str] | None = None,
-    categorical: Sequence[str] | None = None,
-    drop: Sequence[str] | None = None,
+    how: Splitting = BY_SHARE,
     on_error: OnError = "stop",
-    *,
-    test: Path | str | None = None,
-    split: str | None = None,
-    group: str | None = None,
-    time: str | None = None,
-    fold: Fold | None = None,
+    **named: Sequence[str] | None,
 ) -> Dataset:
-    """One row per sample; `label` names the class, `client` the natural client, every other column is a feature.
+    """As `table_dataset`, with the columns one by one: `numeric`, `categorical` and `drop` may be named too."""
+    return table_dataset(Path(path), ColumnUses(label, client, **named), how, on_error)
 
-    Other columns than `numeric` and `categorical` are typed by their cells; those in `drop` are left out. Test rows
-    are `test_share` of each class, or the file `test`, or those whose column `split` says test, or whole groups of the
-    column `group`, or the latest by the column `time`, or one `fold`. Rows that cannot be used are refused, or with `on_error` "skip" left out
-    and listed in a note.
+
+def table_dataset(
+    path: Path, uses: ColumnUses, how: Splitting = BY_SHARE, on_error: OnError = "stop"
+) -> Dataset:
+    """The data set of a file, one row per sample.
+
+    Rows that cannot be used are refused, or with `on_error` "skip" left out and listed in a note.
     """
-    path = Path(path)
-    how = Splitting(test_share, seed, None if test is None else Path(test), split, group, time, fold)
-    fitted = _fit(path, label, client, how, numeric, categorical, drop, on_error)
-    data = dataset_of(fitted, label, client, splitting_note(fitted.split, how))
+    data = dataset_of(fitted_table(path, uses, how, on_error), uses, how)
     name = Path(path.stem).stem if path.suffix.lower() == PACKED else path.stem
     return replace(data, name=name, files=_files(path, how.test))
 
 
-def dataset_of(fitted: FittedTable, label: str, client: str | None, share: str) -> Dataset:
-    """The data set of a fitted table; `share` is the note on its test rows."""
+def dataset_of(fitted: FittedTable, uses: ColumnUses, how: Splitting) -> Dataset:
+    """The data set of a table that was fitted so."""
     split, classes, codes = fitted.split, fitted.classes, fitted.classes.codes
     train, test = (fitted.samples.take(rows) for rows in map(torch.from_numpy, split))
-    clients = _clients(fitted.table, client, split)
+    clients = _clients(fitted.table, uses.client, split)
     class_notes = check_coverage(fitted.table.path, classes.names, codes[split.train], codes[split.test])
+    share = splitting_note(split, how)
     return Dataset(
         fitted.table.path.stem,
         train,
@@ -109,72 +102,55 @@ def dataset_of(fitted: FittedTable, label: str, client: str | None, share: str) 
         clients=clients.codes,
         client_names=clients.names,
         notes=(*fitted.notes, *fitted.warnings, *class_notes, *clients.notes, share),
-        source=Source(label, fitted.encoder),
+        source=Source(uses.label, fitted.encoder),
     )
 
 
 def fitted_table(
     path: Path | Table,
-    label: str,
-    client: str | None = None,
-    test_share: float = 0.2,
-    seed: int = 0,
-    numeric: Sequence[str] | None = None,
-    categorical: Sequence[str] | None = None,
-    drop: Sequence[str] | None = None,
-    on_error: OnError = "stop",
-    drop_words: Callable[[str], str] = drop_key,
-    *,
-    test: Path | str | None = None,
-    split: str | None = None,
-    group: str | None = None,
-    time: str | None = None,
-    folds: int | None = None,
-    fold: int | None = None,
-) -> FittedTable:
-    """The table read as `read_table` reads it; `drop_words` says in notes how to leave a column out."""
-    given = split, group, time, read_fold(folds, fold)
-    how = Splitting(test_share, seed, None if test is None else Path(test), *given)
-    return _fit(path, label, client, how, numeric, categorical, drop, on_error, drop_words)
-
-
-def _fit(
-    path: Path | Table,
-    label: str,
-    client: str | None,
-    how: Splitting,
-    numeric: Sequence[str] | None,
-    categorical: Sequence[str] | None,
-    drop: Sequence[str] | None,
+    uses: ColumnUses,
+    how: Splitting = BY_SHARE,
     on_error: OnError = "stop",
     drop_words: Callable[[str], str] = drop_key,
 ) -> FittedTable:
+    """The table with its rows encoded; `drop_words` says in notes how to leave a column out."""
     how.check()
     table = path if isinstance(path, Table) else open_table(path, on_error=on_error)
-    forced = numeric or (), categorical or ()
-    # groups may be the clients: then whole clients test
-    splits = [name for name in how.columns if name != client or how.group is None]
-    owners = [label, *([] if client is None else [client])]
-    left_out = [*owners, *(drop or ()), *splits]
-    named = [*left_out, *forced[0], *forced[1]]
-    check_named(table, named)
-    table = _without_index(table, named)
-    names = [name for name in table.columns if name not in left_out]
-    if on_error == "skip":
-        table = usable(table, owners, [name for name in names if name not in forced[1]], forced[0])
-    classes = _classes(table, label)
-    tests = None if how.test is None else _open_test(how.test, label, classes)
+    table, features = _with_features(table, uses, how, on_error)
+    classes = _classes(table, uses.label)
+    tests = None if how.test is None else _open_test(how.test, uses.label, classes)
     rows = len(table.rows)
     split = choose_rows(table, classes, how) if tests is None else split_at(rows, rows + len(tests[1]))
-    fitted = fit_table(table, names, split.train, *forced)
-    x, y = fitted.encoder.transform(table, fitted.numbers).x, classes.codes
-    if tests is not None:
-        x, y = np.concatenate([x, fitted.encoder.transform(tests[0]).x]), np.concatenate([y, tests[1]])
+    fitted = fit_table(table, features, split.train, *uses.typed)
+    x, y = _encoded(table, fitted, classes.codes, tests)
     samples = Samples(torch.from_numpy(x), torch.from_numpy(y))
-    gaps = (note for name in owners for note in gap_word_notes(name, table.columns[name]))
+    gaps = (note for name in uses.owners for note in gap_word_notes(name, table.columns[name]))
     notes = (*table.notes, *fit_notes(fitted))
-    warnings = (*gaps, *column_warnings(table, fitted, *forced, drop_words))
+    warnings = (*gaps, *column_warnings(table, fitted, *uses.typed, drop_words))
     return FittedTable(table, classes._replace(codes=y), split, fitted.encoder, samples, notes, warnings)
+
+
+def _with_features(
+    table: Table, uses: ColumnUses, how: Splitting, on_error: OnError
+) -> tuple[Table, list[str]]:
+    """The rows and columns that are used, and which of these are features."""
+    left_out, (numeric, categorical) = uses.no_features(how), uses.typed
+    named = [*left_out, *numeric, *categorical]
+    check_named(table, named)
+    table = _without_index(table, named)
+    features = [name for name in table.columns if name not in left_out]
+    if on_error == "skip":
+        numbers = [name for name in features if name not in categorical]
+        table = usable(table, uses.owners, numbers, numeric)
+    return table, features
+
+
+def _encoded(table: Table, fitted: Fitted, y: Rows, tests: tuple[Table, Rows] | None) -> tuple[Inputs, Rows]:
+    """The inputs and classes of all rows; those of a test file come last."""
+    x = fitted.encoder.transform(table, fitted.numbers).x
+    if tests is None:
+        return x, y
+    return np.concatenate([x, fitted.encoder.transform(tests[0]).x]), np.concatenate([y, tests[1]])
 
 
 def _open_test(path: Path, label: str, classes: Coded) -> tuple[Table, Rows]:

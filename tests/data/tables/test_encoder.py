@@ -16,7 +16,7 @@ from counterpoise.data.faults import MAX_CATEGORIES, MAX_COLUMNS
 from counterpoise.data.tables import encoder as encoder_module
 from counterpoise.data.tables.cells import Table
 from counterpoise.data.tables.encoder import Encoder, Number
-from counterpoise.data.tables.fit import column_warnings, fit, fit_table
+from counterpoise.data.tables.fit import column_warnings, fit_table
 from counterpoise.errors import DataError
 
 
@@ -28,6 +28,10 @@ def table(**columns: list[str]) -> Table:
 def taken(whole: Table, rows: list[int]) -> Table:
     columns = {name: [cells[row] for row in rows] for name, cells in whole.columns.items()}
     return whole._replace(columns=columns, rows=[whole.rows[row] for row in rows])
+
+
+def fit(*given: Any, **named: Any) -> Encoder:
+    return fit_table(*given, **named).encoder
 
 
 def first(count: int) -> np.ndarray:

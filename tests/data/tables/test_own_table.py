@@ -15,6 +15,7 @@ import torch
 
 from counterpoise.data.own import open_data, read_table
 from counterpoise.data.tables.csv_file import read_csv
+from counterpoise.data.tables.splitting import Splitting
 from counterpoise.errors import ConfigError, DataError
 
 SQRT_3_2 = math.sqrt(1.5)
@@ -239,7 +240,7 @@ def test_a_client_may_be_called_na(tmp_path: Path) -> None:
 
 def test_the_split_follows_the_seed(tmp_path: Path) -> None:
     path = written(tmp_path, "a,label", *[f"{row},{'pq'[row % 2]}" for row in range(100)])
-    first, again, other = (read_table(path, "label", seed=seed).test.x for seed in (0, 0, 1))
+    first, again, other = (read_table(path, "label", how=Splitting(seed=seed)).test.x for seed in (0, 0, 1))
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
     assert len(first) == 20
@@ -341,7 +342,7 @@ def test_parquet_without_pyarrow_names_the_extra(tmp_path: Path, monkeypatch: py
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0, -0.1, math.nan])
 def test_a_share_that_could_empty_a_class_is_refused(tmp_path: Path, share: float) -> None:
     with pytest.raises(ConfigError, match="test_share"):
-        read_table(written(tmp_path, "a,label", *by_class("1", "2")), "label", test_share=share)
+        read_table(written(tmp_path, "a,label", *by_class("1", "2")), "label", how=Splitting(share))
 
 
 def test_rows_that_cannot_be_used_are_skipped_where_asked_and_listed(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from counterpoise.data.own import read_table
 from counterpoise.data.prepare import load_data
 from counterpoise.data.split import group_split, latest_split
+from counterpoise.data.tables.splitting import Splitting
 from counterpoise.errors import ConfigError, DataError
 
 
@@ -34,7 +35,7 @@ def test_data_seed_draws_the_test_rows(tmp_path: Path) -> None:
 def test_a_test_file_is_encoded_by_the_training_rows_alone(tmp_path: Path) -> None:
     train = written(tmp_path, "a,b,label", "1,x,p", "3,y,q", "1,x,p", "3,y,q")
     test = written(tmp_path, "label,a,b", "q,5,z", "p,,x", name="t.tsv.csv")
-    data = read_table(train, "label", test=test)
+    data = read_table(train, "label", how=Splitting(test=test))
     # mean 2, deviation 1; a gap takes the median 2; z is a word of no training row
     assert data.train.x.tolist() == [[-1, 1, 0], [1, 0, 1], [-1, 1, 0], [1, 0, 1]]
     assert data.test.x.tolist() == [[3, 0, 0], [0, 1, 0]]
@@ -48,7 +49,7 @@ def test_a_test_file_is_encoded_by_the_training_rows_alone(tmp_path: Path) -> No
 
 def test_a_column_says_which_rows_test(tmp_path: Path) -> None:
     rows = ["1,p,train", "3,q,Training", "7,p,TEST", "9,q,test"]
-    data = read_table(written(tmp_path, "a,label,part", *rows), "label", split="part")
+    data = read_table(written(tmp_path, "a,label,part", *rows), "label", how=Splitting(split="part"))
     assert data.input_shape == (1,)
     assert data.test.x.flatten().tolist() == [5, 7]  # mean 2, deviation 1
     assert data.notes[-1] == "2 of 4 samples are the test set: those whose 'part' says so"
@@ -57,7 +58,7 @@ def test_a_column_says_which_rows_test(tmp_path: Path) -> None:
 @pytest.mark.parametrize("times", [range(10), [f"2024-01-{day:02}" for day in range(1, 11)]])
 def test_the_latest_rows_test(tmp_path: Path, times: list[object]) -> None:
     rows = [f"{i},{'pq'[i % 2]},{time}" for i, time in enumerate(times)]
-    data = read_table(written(tmp_path, "a,label,when", *reversed(rows)), "label", time="when")
+    data = read_table(written(tmp_path, "a,label,when", *reversed(rows)), "label", how=Splitting(time="when"))
     # a was 0 to 7 in training: mean 3.5, and 8 and 9 are above all of them
     assert data.input_shape == (1,)
     assert data.train.x.mean().item() == pytest.approx(0, abs=1e-6)
@@ -68,7 +69,7 @@ def test_the_latest_rows_test(tmp_path: Path, times: list[object]) -> None:
 def test_dates_in_different_zones_are_put_in_order(tmp_path: Path) -> None:
     when = ["2024-01-01T09:00+00:00", "2024-01-01T10:00+05:00", "2024-01-01T08:30Z", "2024-01-01"]
     rows = [f"{i},{label},{time}" for i, (label, time) in enumerate(zip("pqpq", when, strict=True))]
-    data = read_table(written(tmp_path, "a,label,when", *rows), "label", time="when", test_share=0.25)
+    data = read_table(written(tmp_path, "a,label,when", *rows), "label", how=Splitting(0.25, time="when"))
     assert data.test.y.tolist() == [0]  # row 1, at 9:00 UTC; the second is at 5:00
     assert data.test.x.item() == pytest.approx(-2 * 1.5**0.5)  # (0 - 2) by the deviation of 1, 2, 3
 
@@ -85,7 +86,7 @@ def test_no_patient_is_on_both_sides(tmp_path: Path) -> None:
     path = written(tmp_path, "a,label,patient", *rows)
     drawn = []
     for seed in range(3):
-        data = read_table(path, "label", seed=seed, group="patient")
+        data = read_table(path, "label", how=Splitting(seed=seed, group="patient"))
         assert data.input_shape == (1,)
         where = data.test.x.flatten().sort().values
         assert len(where) % 4 == 0  # whole patients of four rows
@@ -134,38 +135,46 @@ def test_whole_groups_and_every_class_in_training(
 
 def test_clients_may_be_the_groups(tmp_path: Path) -> None:
     rows = [f"{i},{'pq'[i % 2]},h{i // 10}" for i in range(50)]
-    data = read_table(written(tmp_path, "a,label,hospital", *rows), "label", "hospital", group="hospital")
+    path = written(tmp_path, "a,label,hospital", *rows)
+    data = read_table(path, "label", "hospital", Splitting(group="hospital"))
     assert len(data.test.y) == 10
     assert len(data.client_names) == 4
 
 
 ONE_LINE = [
-    ({"split": "s", "group": "g"}, r"^data.split and data.group both say which rows test; give one of them$"),
-    ({"split": "g"}, r"t.csv: row 2: 'g' holds '0'; needs train or test$"),
-    ({"split": "one"}, r"t.csv: 'one' says test in all rows; needs both$"),
-    ({"group": "one"}, r"t.csv: no group of 'one' can be left out of training: there is only one$"),
-    ({"group": "label"}, r"t.csv: column 'label' is named for two uses$"),
-    ({"group": "wide"}, r"no group of 'wide' .*: each of them holds all samples of a class$"),
-    ({"time": "s"}, r"t.csv: row 3: 's' holds 'x'; needs numbers in all rows, or dates such as 2024-12-31"),
-    ({"time": "one"}, r"t.csv: row 2: 'one' holds 'test'; needs numbers in all rows, or dates"),
-    ({"time": "same"}, r"t.csv: 'same' is the same in all rows; needs two times or more$"),
-    ({"time": "nothing"}, r"t.csv: row 1: no column 'nothing'"),
-    ({"test": "no.csv"}, r"no.csv: no such file"),
+    (
+        Splitting(split="s", group="g"),
+        r"^data.split and data.group both say which rows test; give one of them$",
+    ),
+    (Splitting(split="g"), r"t.csv: row 2: 'g' holds '0'; needs train or test$"),
+    (Splitting(split="one"), r"t.csv: 'one' says test in all rows; needs both$"),
+    (Splitting(group="one"), r"t.csv: no group of 'one' can be left out of training: there is only one$"),
+    (Splitting(group="label"), r"t.csv: column 'label' is named for two uses$"),
+    (Splitting(group="wide"), r"no group of 'wide' .*: each of them holds all samples of a class$"),
+    (
+        Splitting(time="s"),
+        r"t.csv: row 3: 's' holds 'x'; needs numbers in all rows, or dates such as 2024-12-31",
+    ),
+    (Splitting(time="one"), r"t.csv: row 2: 'one' holds 'test'; needs numbers in all rows, or dates"),
+    (Splitting(time="same"), r"t.csv: 'same' is the same in all rows; needs two times or more$"),
+    (Splitting(time="nothing"), r"t.csv: row 1: no column 'nothing'"),
+    (Splitting(test=Path("no.csv")), r"no.csv: no such file"),
 ]
 
 
 @pytest.mark.parametrize(("how", "words"), ONE_LINE)
-def test_a_split_that_cannot_be_made_is_one_line(tmp_path: Path, how: dict[str, str], words: str) -> None:
+def test_a_split_that_cannot_be_made_is_one_line(tmp_path: Path, how: Splitting, words: str) -> None:
     rows = [f"{i},{'pq'[i % 2]},{i // 2},test,{'x' if i else 3},{i % 2},7" for i in range(12)]
     path = written(tmp_path, "a,label,g,one,s,wide,same", *rows)
     with pytest.raises((ConfigError, DataError), match=words) as caught:
-        read_table(path, "label", **how)  # type: ignore[arg-type]
+        read_table(path, "label", how=how)
     assert "\n" not in str(caught.value)
 
 
 def test_a_test_label_that_is_never_trained_is_told_by_its_row(tmp_path: Path) -> None:
     train, test = plain(tmp_path), written(tmp_path, "a,label", "1,p", "2,r", name="other.csv")
     with pytest.raises(DataError, match=r"other.csv: row 3: 'label' holds 'r', which is in no training row$"):
-        read_table(train, "label", test=test)
+        read_table(train, "label", how=Splitting(test=test))
+    test = written(tmp_path, "b,label", "1,p", "2,q", name="other.csv")
     with pytest.raises(DataError, match=r"other.csv: row 1: no column 'a', which the encoder needs$"):
-        read_table(train, "label", test=written(tmp_path, "b,label", "1,p", "2,q", name="other.csv"))
+        read_table(train, "label", how=Splitting(test=test))
