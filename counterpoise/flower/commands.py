@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from counterpoise.client.probing import names_given
 from counterpoise.data.own import kind_of
 from counterpoise.data.tables.table import open_table
-from counterpoise.errors import ConfigError, RunError, listed, short
+from counterpoise.errors import ConfigError, listed, short
 from counterpoise.flower import adapter, children
 from counterpoise.flower.certs import CertFolder, make_certs
 from counterpoise.flower.children import Child
@@ -30,9 +30,9 @@ from counterpoise.metrics.probe import build_probes
 from counterpoise.models.foreign import is_foreign
 from counterpoise.run.assemble import load_federation
 from counterpoise.run.config.experiment import Experiment, load_experiment, make_experiment
-from counterpoise.run.giving_up import GivenUpError
 from counterpoise.run.listener import Listener
 from counterpoise.run.store.folder import RunFolder
+from counterpoise.run.store.run import resumable
 from counterpoise.system.atomic import write_atomically
 from counterpoise.system.toml import write_toml
 
@@ -81,7 +81,7 @@ def simulate(
     ready = prepare(experiment, out, named_nodes=False)
     root, weights = ready.experiment.data.root, ready.experiment.model.weights
     nodes = simulation(ready.settings, ready.folder.path, len(ready.names), root, weights)
-    with _resumable(ready), _logged(ready.folder), nodes as grid:
+    with resumable(RunFolder(ready.out)), _logged(ready.folder), nodes as grid:
         return run(grid, ready, listeners, say)
 
 
@@ -91,7 +91,7 @@ def _served(ready: Prepared, endpoint: Endpoint) -> Iterator[tuple[HubGrid, Endp
     hub = Hub()
     if endpoint.certs is not None:
         hub.names = {_register(hub, endpoint.certs, name): name for name in ready.names}
-    with _resumable(ready), _logged(ready.folder), listening(hub, endpoint) as there:
+    with resumable(RunFolder(ready.out)), _logged(ready.folder), listening(hub, endpoint) as there:
         yield HubGrid(hub, adapter.open_run(hub.link, ready.settings)), there
 
 
@@ -171,18 +171,6 @@ def local_client(ready: Prepared, endpoint: Endpoint, name: str) -> Child:
     words += ["--insecure"] if endpoint.certs is None else ["--certs", str(endpoint.certs.path)]
     log, env = folder.logs / f"client-{name}.log", {} if root is None else {"COUNTERPOISE_DATA": root}
     return children.start(f"client {name}", [*children.program(), *words], log, env)
-
-
-@contextmanager
-def _resumable(ready: Prepared) -> Iterator[None]:
-    """Add to the error of a stopped run how to resume it."""
-    try:
-        yield
-    except GivenUpError:  # resuming would fail the same way
-        raise
-    except RunError as error:
-        words, resume_hint = str(error), RunFolder(ready.out).resume_hint()
-        raise RunError(words if resume_hint in words else f"{words}; {resume_hint}") from None
 
 
 @contextmanager

@@ -9,13 +9,13 @@ from counterpoise.data.faults import fault
 from counterpoise.data.tables.cells import Table, is_nameless
 from counterpoise.data.tables.skipped import usable
 from counterpoise.data.tables.table import is_table, open_table
-from counterpoise.errors import ConfigError, legal_words, listed, short
+from counterpoise.errors import ConfigError, DataError, legal_words, listed, short
 
 
 def open_given(path: Path, label: str | None, client: str | None, skip: bool) -> Table:
     """The table with both columns; with `skip` without the rows that cannot be used, else such rows are refused."""
     if not path.is_file():
-        raise ConfigError(f"{short(path)}: no such file")
+        raise DataError(f"{short(path)}: no such file")
     if not is_table(path):
         raise ConfigError(f"{short(path)} must be a table: .csv, .tsv, .txt, also with .gz, or .parquet")
     table = open_table(path, on_error="skip" if skip else "stop")

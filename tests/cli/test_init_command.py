@@ -122,7 +122,7 @@ def test_what_is_written_into_another_folder_holds_from_anywhere(
     assert call("compare", "patients-sweep.toml", "--dry-run").code == 0
     monkeypatch.chdir("/")
     assert call("validate", tmp_path / "mine/first/patients.toml").code == 0
-    assert_refused(call("init", "patients.csv", "--label", "outcome"), 2, "patients.csv: no such file")
+    assert_refused(call("init", "patients.csv", "--label", "outcome"), 3, "patients.csv: no such file")
 
 
 def test_rows_without_a_class_or_a_client_are_refused_with_the_way_out(patients: Path) -> None:
@@ -176,7 +176,7 @@ def test_a_wrong_column_is_one_line_with_the_names_that_exist(
 
 
 def test_a_file_that_is_no_table_is_refused(tmp_path: Path) -> None:
-    assert_refused(call("init", tmp_path / "none.csv", "--label", "y"), 2, "none.csv: no such file")
+    assert_refused(call("init", tmp_path / "none.csv", "--label", "y"), 3, "none.csv: no such file")
     (tmp_path / "a.npz").write_bytes(b"")
     assert_refused(call("init", tmp_path / "a.npz", "--label", "y"), 2, "a.npz must be a table")
 

@@ -95,7 +95,8 @@ def resumable(folder: RunFolder) -> Iterator[None]:
     except GivenUpError:  # resuming would end the same way
         raise
     except RunError as error:
-        raise RunError(f"{error}; {folder.resume_hint()}") from None
+        words, hint = str(error), folder.resume_hint()
+        raise RunError(words if hint in words else f"{words}; {hint}") from None
 
 
 def _save(run: Run, state: ServerState, seconds: float) -> None:
