@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 
 import torch
@@ -28,9 +29,8 @@ def measure_many(
     """Sums [M, ...] of a measurement of M stacked models; on a GPU several at once."""
     given = model, models, buffers, samples, scaling, measurement
     if samples.x.is_cuda:  # on a CPU stacking does not pay
-        with suppress(
-            RuntimeError, ValueError
-        ):  # a user's layer may not run under vmap, or memory may run out
+        # A user's layer may not run under vmap, or memory may run out.
+        with suppress(RuntimeError, ValueError):
             return measure_stacked(*given)
     return measure_each(*given)
 
@@ -81,11 +81,17 @@ def measure(
     """Sums of a measurement over all samples, without gradients and in evaluation mode."""
     total: Tree = {}
     with torch.no_grad():
-        for x, y in zip(torch.split(samples.x, BATCH), torch.split(samples.y, BATCH), strict=True):
-            outputs, _ = model.apply(params, buffers, model.arrange(scaling(x)), train=False)
-            sums = measurement(outputs, Batch(x, y, torch.ones_like(y)))
+        for batch in batches_to_score(model, samples, scaling):
+            outputs, _ = model.apply(params, buffers, batch.x, train=False)
+            sums = measurement(outputs, batch)
             total = add(total, sums) if total else sums
     return total
+
+
+def batches_to_score(model: FunctionalModel, samples: Samples, scaling: Scaling) -> Iterator[Batch]:
+    """All samples once, scaled, in the memory format that the model likes."""
+    for x, y in zip(torch.split(samples.x, BATCH), torch.split(samples.y, BATCH), strict=True):
+        yield Batch(model.arrange(scaling(x)), y, torch.ones_like(y))
 
 
 def outputs_of(

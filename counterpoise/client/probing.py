@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import torch
 
 from counterpoise.client.functional import FunctionalModel
-from counterpoise.client.measure import BATCH
-from counterpoise.core.part import Batch
+from counterpoise.client.measure import batches_to_score
 from counterpoise.core.tree import Params
 from counterpoise.data.dataset import Samples, Scaling
 from counterpoise.data.federation import Federation
@@ -31,7 +30,7 @@ def look(
     with torch.no_grad():
         for probe in probes:
             module, outputs = model.load_scored(params, buffers)
-            seen = probe.look(View(module, outputs, partial(_batches, model, samples, scaling)))
+            seen = probe.look(View(module, outputs, partial(batches_to_score, model, samples, scaling)))
             found[probe.name] = {name: _finite(value) for name, value in seen.items()}
     return found
 
@@ -60,11 +59,6 @@ def check_samples(samples: Samples, probe: Probe) -> None:
         raise ConfigError(
             f"evaluate.probes: {probe.name} needs samples of the server's own, and it has none; give it a test set, or leave the probe out"
         )
-
-
-def _batches(model: FunctionalModel, samples: Samples, scaling: Scaling) -> Iterator[Batch]:
-    for x, y in zip(torch.split(samples.x, BATCH), torch.split(samples.y, BATCH), strict=True):
-        yield Batch(model.arrange(scaling(x)), y, torch.ones_like(y))
 
 
 def _finite(value: float | None) -> float | None:

@@ -29,6 +29,10 @@ class Batch(NamedTuple):
     passed: Tensor = ZERO  # [] share of the round's local steps that are done
     key: Tensor = ZERO  # [] of what the model itself draws in this step; 0 where it draws nothing
 
+    def is_class(self, classes: int) -> Tensor:
+        """[B, C] whether each sample is of each class."""
+        return self.y.unsqueeze(-1) == torch.arange(classes, device=self.y.device)
+
     def steps_done(self, steps: Tensor) -> Tensor:
         """[] how many of the round's local steps are done: whole, while `passed` is rounded and 0.3 * 10 may be below 3."""
         return torch.round(self.passed * steps)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from counterpoise.core.method import part
@@ -33,7 +32,7 @@ def dot_regression() -> Part:
 
 def batch_weights(batch: Batch, classes: int) -> Tensor:
     """[C] by which every class of a batch has the same weight, on average 1; padding does not count."""
-    is_class = batch.y.unsqueeze(-1) == torch.arange(classes, device=batch.y.device)
+    is_class = batch.is_class(classes)
     counts = (is_class * batch.mask.unsqueeze(-1)).sum(0)
     present = (counts > 0).sum().clamp(min=1)
     return batch.mask.sum() / present / counts.clamp(min=1)

@@ -109,7 +109,7 @@ def control(slot: Tree, gains: Gains) -> Tree:
 
 def targets(logits: Tensor, batch: Batch) -> Tensor:
     """[B, C] 1 for a sample's own class."""
-    return (batch.y.unsqueeze(-1) == torch.arange(logits.shape[-1], device=logits.device)).to(logits)
+    return batch.is_class(logits.shape[-1]).to(logits)
 
 
 def factors(output: Tensor, hit: Tensor) -> Tensor:

@@ -94,7 +94,7 @@ def smooth_regularisation(strength: NonNegative = 0.002) -> Part:
 
 def present(batch: Batch, logits: Tensor) -> Tensor:
     """[C] whether a class is among the real samples of a batch."""
-    own = batch.y.unsqueeze(-1) == torch.arange(logits.shape[-1], device=batch.y.device)  # [B, C]
+    own = batch.is_class(logits.shape[-1])
     return (own & (batch.mask.unsqueeze(-1) > 0)).any(0)
 
 

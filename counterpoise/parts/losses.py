@@ -73,7 +73,7 @@ def ldam(max_margin: NonNegative = 0.5, scale: Positive = 30.0, counts: Counts =
         return {"margin": max_margin * margin / largest}
 
     def loss(outputs: Outputs, batch: Batch, slot: Tree) -> Tensor:
-        own_class = batch.y.unsqueeze(-1) == torch.arange(outputs.logits.shape[-1], device=batch.y.device)
+        own_class = batch.is_class(outputs.logits.shape[-1])
         return F.cross_entropy(
             scale * (outputs.logits - own_class * slot["margin"]), batch.y, reduction="none"
         )
