@@ -15,7 +15,8 @@ from counterpoise.results.words import on_problem
 
 LOST = 0.5  # of the best balanced accuracy of a run, below which its end is called a collapse
 OTHERS = 3  # seeds beside one that are needed to call it the odd one
-ONE_ANSWER = 0.95  # of the answers, from which on a model is said to know one class only
+ONE_ANSWER = 0.95  # of the answers, from which on a model is said to know one class only,
+OTHER_ANSWERS = 0.2  # unless it names the other classes at least this often for each sample of theirs
 
 
 def notes_of(rows: Sequence[Row], runs: Runs, at: At, baseline: str, repeated: int) -> tuple[str, ...]:
@@ -96,11 +97,15 @@ def _collapse(run: RunResult) -> str:
     if reached and reached[-1] < LOST * max(reached):
         return f"balanced accuracy fell from {100 * max(reached):.1f} to {100 * reached[-1]:.1f} %"
     true, answers = _sides(run)
-    total = sum(answers)
-    if total and max(answers) >= ONE_ANSWER * total > max(true):
-        name = run.record["data"]["classes"][answers.index(max(answers))]
-        return f"it answers {100 * max(answers) / total:.0f} % of the test samples with class {name}"
-    return ""
+    total, most = sum(answers), answers.index(max(answers)) if answers else 0
+    if not total or not answers[most] >= ONE_ANSWER * total > max(true):
+        return ""
+    if total - answers[most] >= OTHER_ANSWERS * (
+        total - true[most]
+    ):  # the test set itself is nearly all of that class
+        return ""
+    name = run.record["data"]["classes"][most]
+    return f"it answers {100 * answers[most] / total:.0f} % of the test samples with class {name}"
 
 
 def _on_silent_classes(runs: Runs) -> Iterator[str]:

@@ -46,6 +46,15 @@ def test_one_answer_is_no_collapse_where_nearly_all_samples_are_of_that_class() 
     assert not any("collapsed" in note for note in compare_results([_counted(0, [[99, 0], [1, 0]])]).notes)
 
 
+@pytest.mark.parametrize(("found", "collapsed"), [(33, False), (10, False), (9, True), (0, True)])
+def test_a_frequent_answer_is_no_collapse_where_the_rare_class_is_still_named(
+    found: int, collapsed: bool
+) -> None:
+    """909 samples to 91, as in Adult at 10 to 1, where FedAvg gives 95 % the frequent class and finds a third of the other."""
+    notes = compare_results([_counted(0, [[900, 9], [91 - found, found]])]).notes  # a fifth of 91 is 18.2
+    assert any("collapsed" in note for note in notes) == collapsed
+
+
 @pytest.mark.parametrize(("last", "expected"), [(0.39, 1), (0.41, 0)])
 def test_a_run_that_ends_below_half_of_what_it_reached_has_collapsed(last: float, expected: int) -> None:
     notes = compare_results([made_run("fedavg", 0, [0.3, 0.8, last])]).notes
