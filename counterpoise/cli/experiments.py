@@ -130,6 +130,7 @@ def watched(work: Work, folder: Path) -> dict[str, Any]:
 
 
 def report(summary: Mapping[str, Any], folder: Path, as_json: bool) -> None:
+    from counterpoise.report.outcome import class_lines
     from counterpoise.report.table import table
 
     if summary["rejected_replies"]:
@@ -139,7 +140,8 @@ def report(summary: Mapping[str, Any], folder: Path, as_json: bool) -> None:
         )
     if "stopped" in summary:
         typer.echo(f"note: {summary['stopped']}", err=True)
-    typer.echo(json.dumps(summary, indent=2) if as_json else f"{table([summary])}\n{folder}")
+    lines = [table([summary]), *class_lines(summary), str(folder)]
+    typer.echo(json.dumps(summary, indent=2) if as_json else "\n".join(lines))
 
 
 def _plan_lines(config: Experiment, simulation: Any) -> Iterator[str]:

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from counterpoise.metrics.catalogue import find, shown_in, without_empty_groups
+from counterpoise.metrics.catalogue import find, shown_in, worth_showing
 from counterpoise.results.labels import label_runs
 
 Run: TypeAlias = Mapping[str, Any]  # an outcome of `simulate`, of `load_run`, or a summary
@@ -98,7 +98,7 @@ def header(runs: Sequence[Run]) -> list[str]:
 
 
 def _columns(runs: Sequence[Run]) -> tuple[str, ...]:
-    return without_empty_groups(shown_in("runs"), lambda key: any(run.get(key) is not None for run in runs))
+    return worth_showing(shown_in("runs"), lambda key: any(run.get(key) is not None for run in runs))
 
 
 def table(runs: Sequence[Run]) -> str:
