@@ -37,12 +37,16 @@ def add_to(app: typer.Typer) -> None:
 
 def run(experiment: File, overrides: Overrides = None, out: Out = None, as_json: AsJson = False) -> None:
     """Run an experiment. Ctrl-C leaves a run that `resume` continues to the same result."""
+    from counterpoise.run.listener import DataNotes
     from counterpoise.run.runner import start
     from counterpoise.run.store.folder import next_folder
 
     config = read_experiment(experiment, overrides or [])
+    notes = [] if as_json else [DataNotes(typer.echo)]
     folder = out or next_folder(Path("runs"), f"{config.build_method().name}-{config.data.name}")
-    summary = watched(lambda listeners, _: start(config, folder, listeners, file=experiment.name), folder)
+    summary = watched(
+        lambda listeners, _: start(config, folder, [*notes, *listeners], file=experiment.name), folder
+    )
     report(summary, folder, as_json)
 
 
