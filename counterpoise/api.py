@@ -22,6 +22,7 @@ from counterpoise.registry.schema import Count, Seed
 from counterpoise.registry.settings import check_arguments, read_parameters, refuse_unknown
 from counterpoise.report.confusion import Confusion
 from counterpoise.report.outcome import Facts, five_lines, outcome_html
+from counterpoise.run.asked import asked_config
 from counterpoise.run.build import build_simulation
 from counterpoise.run.driver import drive
 from counterpoise.run.giving_up import GivenUpError, why_given_up
@@ -47,6 +48,7 @@ class SimulationResult(Mapping[str, Any]):
     rows: list[dict[str, Any]]
     module: TrainedModel
     facts: Facts
+    config: dict[str, Any]  # what was asked for, by which `table` tells runs apart
 
     def __repr__(self) -> str:
         return "\n".join(five_lines(self.summary, self.facts))
@@ -111,11 +113,16 @@ def simulate(
                 on_round(ended.row)
     if why := why_given_up(rows, simulation.settings.max_skipped, simulation.rounds):
         raise GivenUpError(f"simulate has no result: {why}")
-    return outcome_of(simulation, state, rows, seconds)
+    asked = asked_config(federation, method, model, settings, rounds=rounds, seed=seed, patience=patience)
+    return outcome_of(simulation, state, rows, seconds, asked)
 
 
 def outcome_of(
-    simulation: Simulation, state: ServerState, rows: list[dict[str, Any]], seconds: float
+    simulation: Simulation,
+    state: ServerState,
+    rows: list[dict[str, Any]],
+    seconds: float,
+    config: dict[str, Any],
 ) -> SimulationResult:
     """The result of a simulation that has reached this state."""
     federation = simulation.work.federation
@@ -126,7 +133,7 @@ def outcome_of(
     named = None if positive is None else federation.classes[positive]
     decision = decision_of(summary, federation.classes, named)
     trained = TrainedModel(module, preprocessing_of(federation), simulation.method, decision)
-    return SimulationResult(summary, rows, trained, facts)
+    return SimulationResult(summary, rows, trained, facts, config)
 
 
 @contextmanager

@@ -130,6 +130,7 @@ def _is_run(name: str) -> bool:
 
 
 def _print_run(console: Any, folder: Path) -> None:
+    from counterpoise.report.outcome import class_lines
     from counterpoise.results.inside import inside_lines
     from counterpoise.results.privacy import sum_line
     from counterpoise.results.progress import data_words
@@ -139,6 +140,8 @@ def _print_run(console: Any, folder: Path) -> None:
 
     run = read_result(folder)
     console.print(f"{folder}: {run.method} on {data_words(run.config)}, seed {run.seed}", markup=False)
+    for line in class_lines(run.summary or {}):
+        console.print(line, markup=False)
     _print_learned(console, learned_in(make_experiment(run.config, str(folder))))
     if tallied := run.record.get("tallied"):
         console.print(f"\nBefore the first round: {sum_line(tallied)}", markup=False)

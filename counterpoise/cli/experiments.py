@@ -37,12 +37,16 @@ def add_to(app: typer.Typer) -> None:
 
 def run(experiment: File, overrides: Overrides = None, out: Out = None, as_json: AsJson = False) -> None:
     """Run an experiment. Ctrl-C leaves a run that `resume` continues to the same result."""
+    from counterpoise.run.listener import DataNotes
     from counterpoise.run.runner import start
     from counterpoise.run.store.folder import next_folder
 
     config = read_experiment(experiment, overrides or [])
+    notes = [] if as_json else [DataNotes(typer.echo)]
     folder = out or next_folder(Path("runs"), f"{config.build_method().name}-{config.data.name}")
-    summary = watched(lambda listeners, _: start(config, folder, listeners, file=experiment.name), folder)
+    summary = watched(
+        lambda listeners, _: start(config, folder, [*notes, *listeners], file=experiment.name), folder
+    )
     report(summary, folder, as_json)
 
 
@@ -130,6 +134,7 @@ def watched(work: Work, folder: Path) -> dict[str, Any]:
 
 
 def report(summary: Mapping[str, Any], folder: Path, as_json: bool) -> None:
+    from counterpoise.report.outcome import class_lines
     from counterpoise.report.table import table
 
     if summary["rejected_replies"]:
@@ -139,7 +144,8 @@ def report(summary: Mapping[str, Any], folder: Path, as_json: bool) -> None:
         )
     if "stopped" in summary:
         typer.echo(f"note: {summary['stopped']}", err=True)
-    typer.echo(json.dumps(summary, indent=2) if as_json else f"{table([summary])}\n{folder}")
+    lines = [table([summary]), *class_lines(summary), str(folder)]
+    typer.echo(json.dumps(summary, indent=2) if as_json else "\n".join(lines))
 
 
 def _plan_lines(config: Experiment, simulation: Any) -> Iterator[str]:

@@ -51,8 +51,9 @@ def frame(
     console: Console,
     most: int | None = None,
     tuning: Sequence[str] = (),
+    to_come: tuple[int, int] = (0, 0),
 ) -> Group:
-    """All runs of a folder, at most `most` of them, and how far tuning is."""
+    """All runs of a folder, at most `most` of them, how far tuning is, and runs and rounds that are still to come."""
     from rich.console import Group
     from rich.text import Text
 
@@ -61,15 +62,16 @@ def frame(
     troubles = [Text(f"{run.path}: {run.trouble}", style="red") for run in shown if run.trouble]
     table = [_table(folder, shown, console)] if shown else []
     told = [Text(line) for line in tuning]
-    return Group(Text(_heading(folder, found), style="bold"), *told, *table, *rest, *troubles)
+    return Group(Text(_heading(folder, found, *to_come), style="bold"), *told, *table, *rest, *troubles)
 
 
-def _heading(folder: Path, found: Sequence[Progress]) -> str:
+def _heading(folder: Path, found: Sequence[Progress], runs_to_come: int, rounds_to_come: int) -> str:
     counts = Counter(run.state for run in found)
-    words = ", ".join(f"{counts[state]} {state}" for state in counts)
-    done, rounds = sum(run.round for run in found), sum(run.rounds for run in found)
+    words = [f"{counts[state]} {state}" for state in counts] or ["no run yet"]
+    words += [f"{runs_to_come} to come"] if runs_to_come else []
+    done, rounds = sum(run.round for run in found), sum(run.rounds for run in found) + rounds_to_come
     share = f"; {done} of {rounds} rounds" if rounds else ""
-    return f"{folder}: {words}{share}" if found else f"{folder}: no run yet"
+    return f"{folder}: {', '.join(words)}{share}"
 
 
 def _table(folder: Path, runs: Sequence[Progress], console: Console) -> Table:

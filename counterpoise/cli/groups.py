@@ -14,23 +14,30 @@ class Group(NamedTuple):
     """The runs of a sweep, or those that belong to none."""
 
     sweep: Path | None
-    runs: list[Progress]
+    runs: list[Progress]  # that are listed
+    found: list[Progress]  # listed or not
 
     @property
     def heading(self) -> str:
-        done = sum(run.state == "done" for run in self.runs)
+        done = sum(run.state == "done" for run in self.found)
         name = "single runs" if self.sweep is None else f"sweep {self.sweep}"
-        return f"{name}: {done} of {len(self.runs)} done"
+        return f"{name}: {done} of {len(self.found) + self._to_come()} done"
+
+    def _to_come(self) -> int:
+        if self.sweep is None:
+            return 0
+        from counterpoise.sweep.standing import standing_of
+
+        standing = standing_of(self.sweep)
+        return standing.to_come(self.found).runs if standing else 0
 
 
-def by_sweep(runs: Sequence[Progress]) -> list[Group]:
+def by_sweep(listed: Sequence[Progress], found: Sequence[Progress]) -> list[Group]:
     """Single runs first, then sweeps by their folders; within a group the order stays."""
-    groups: dict[Path | None, list[Progress]] = {}
-    for run in runs:
-        groups.setdefault(run.sweep, []).append(run)
+    sweeps = sorted({run.sweep for run in listed}, key=lambda one: "" if one is None else str(one))
     return [
-        Group(sweep, groups[sweep])
-        for sweep in sorted(groups, key=lambda one: "" if one is None else str(one))
+        Group(sweep, *([run for run in runs if run.sweep == sweep] for runs in (listed, found)))
+        for sweep in sweeps
     ]
 
 

@@ -58,17 +58,17 @@ def list_runs(folder: Path, as_json: bool, sort: str | None = None, best: bool =
         typer.echo(json.dumps([_as_plain(run) for run in ordered], indent=2))
         return
     if ordered:
-        _print_groups(ordered, wide_console())
+        _print_groups(ordered, found, wide_console())
     else:
         typer.echo(f"no finished run in {folder}" if found else f"no run in {folder}")
     if best and ordered:
         typer.echo(BEST.format(find(score).short), err=True)
 
 
-def _print_groups(runs: Sequence[Progress], console: Console) -> None:
+def _print_groups(listed: Sequence[Progress], found: Sequence[Progress], console: Console) -> None:
     from counterpoise.cli.groups import by_sweep
 
-    groups = by_sweep(runs)
+    groups = by_sweep(listed, found)
     for number, group in enumerate(groups):
         if len(groups) > 1 or group.sweep is not None:
             console.print("\n" * (number > 0) + group.heading, style="bold", markup=False, soft_wrap=True)

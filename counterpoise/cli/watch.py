@@ -44,7 +44,7 @@ def watch(
     console, runs = wide_console(), Runs(folder)
     runs.refresh()
     if once or not console.is_terminal:
-        console.print(frame(runs.folder, runs.all, console, tuning=runs.tuning()))
+        console.print(frame(runs.folder, runs.all, console, tuning=runs.tuning(), to_come=runs.to_come()))
         return
     with suppress(KeyboardInterrupt), pressed_keys() as key:
         follow(runs, console, key)
@@ -91,6 +91,11 @@ class Runs:
         """How far the tuning of each sweep is."""
         return [line for _, sweep in sorted(self._sweeps.items()) for line in sweep.lines()]
 
+    def to_come(self) -> tuple[int, int]:
+        """Runs and rounds that sweeps have planned and not begun."""
+        amounts = [sweep.to_come(self.all) for sweep in self._sweeps.values()]
+        return sum(one.runs for one in amounts), sum(one.rounds for one in amounts)
+
     def over(self) -> bool:
         """Whether all have ended, and no other is about to begin."""
         if any(sweep.going_on for sweep in self._sweeps.values()):
@@ -109,7 +114,7 @@ def follow(runs: Runs, console: Console, key: Key) -> None:
             runs.refresh()
             tuning = runs.tuning()
             most = max(console.height - 6 - len(tuning), 3)
-            live.update(frame(runs.folder, runs.all, console, most, tuning), refresh=True)
+            live.update(frame(runs.folder, runs.all, console, most, tuning, runs.to_come()), refresh=True)
             if runs.over() or key(TICK) == "q":
                 return
 

@@ -35,6 +35,7 @@ class ScoreEntry(NamedTuple):
 HEADLINE: tuple[Place, ...] = ("summary",)  # with last, best and mean; columns of CSV and JSON files
 COLUMN: tuple[Place, ...] = ("summary", "table")  # of the comparison's table and the report's
 ALWAYS: tuple[Place, ...] = ("summary", "table", "runs", "curve")  # also where a run has few columns
+OPTIONAL: tuple[Place, ...] = ("table",)  # a column where a run has it
 SHORTEST: tuple[Place, ...] = (*ALWAYS, "line")  # also where a run has one line
 
 GROUPS = ("head", "medium", "tail")
@@ -66,9 +67,10 @@ def shown_in(place: Place) -> tuple[str, ...]:
     return tuple(name for name, entry in SCORES.items() if place in entry.places)
 
 
-def without_empty_groups(names: Sequence[str], has: Callable[[str], bool]) -> tuple[str, ...]:
-    """The scores to show: without head, medium and tail where nothing has any of them, since they would mean nothing."""
-    return tuple(names) if any(map(has, GROUPS)) else tuple(name for name in names if name not in GROUPS)
+def worth_showing(names: Sequence[str], has: Callable[[str], bool]) -> tuple[str, ...]:
+    """The scores to show: head, medium and tail together where there is one of them, what few runs have where one has it."""
+    grouped = any(map(has, GROUPS))
+    return tuple(name for name in names if (grouped if name in GROUPS else not find(name).needs or has(name)))
 
 
 def comparable() -> tuple[str, ...]:
@@ -188,12 +190,14 @@ for known in (
         "positive_recall",
         "recall of the positive class, `data.positive`: of its samples, the share that is found",
         formula=_of_positive(scores.per_class_recall),
+        places=OPTIONAL,
         needs="positive",
     ),
     ScoreEntry(
         "positive_precision",
         "precision of the positive class: of the samples called so, the share that is",
         formula=_of_positive(scores.per_class_precision),
+        places=OPTIONAL,
         needs="positive",
     ),
     ScoreEntry(
@@ -218,15 +222,19 @@ for known in (
     ScoreEntry(
         "threshold_recall",
         "recall of the positive class at the threshold; with `{ precision = p }` recall at a given precision",
+        short="threshold recall",
         words="recall at the threshold",
         formula=_at_threshold(lambda called: scores.per_class_recall(called)[1]),
+        places=OPTIONAL,
         needs="threshold",
     ),
     ScoreEntry(
         "threshold_precision",
         "precision of the positive class at the threshold",
+        short="threshold precision",
         words="precision at the threshold",
         formula=_at_threshold(lambda called: scores.per_class_precision(called)[1]),
+        places=OPTIONAL,
         needs="threshold",
     ),
     ScoreEntry(

@@ -6,8 +6,8 @@ import html
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from counterpoise.errors import printable
-from counterpoise.metrics.catalogue import GROUPS, find, without_empty_groups
+from counterpoise.errors import one_line, printable
+from counterpoise.metrics.catalogue import GROUPS, find, worth_showing
 from counterpoise.results.words import plural
 
 SCORES = ("accuracy", "balanced_accuracy", "macro_f1")
@@ -28,18 +28,42 @@ def five_lines(summary: Mapping[str, Any], facts: Facts) -> list[str]:
     rounds, worst = summary["rounds"], summary.get("worst_class")
     bytes_sent = summary["bytes"] / 1e6
     lowest = [f"lowest recall {_percent(summary['worst_class_recall'])}, class {worst}"] if worst else []
-    shown = without_empty_groups(GROUPS, lambda key: summary.get(key) is not None)
+    shown = worth_showing(GROUPS, lambda key: summary.get(key) is not None)
     groups = [", ".join(_score(summary, key) for key in shown)] if shown else []
     return [
         printable(line)
         for line in (
             f"{summary['method']} on {facts.data}: {len(facts.classes)} classes, {facts.clients} clients, {facts.model}, seed {summary['seed']}",
             f"{plural(rounds, 'round')} in {summary['seconds']:.3g} s, {bytes_sent:,.3g} MB sent, {summary['skipped_rounds']} rounds skipped ({summary['engine']} on {summary['device']})",
-            "test set: " + ", ".join(_score(summary, key) for key in SCORES),
+            "test set: "
+            + "; ".join([", ".join(_score(summary, key) for key in SCORES), *class_lines(summary)]),
             "recall: " + ("; ".join([*groups, *lowest]) or "unknown"),
             facts.use,
         )
     ]
+
+
+def class_lines(summary: Mapping[str, Any]) -> list[str]:
+    """How well the positive class is found, and at its threshold; else the rarest, where no tail tells of it."""
+    if (positive := summary.get("positive_class")) is not None:
+        return [_found(summary, f"class {one_line(positive)}", "positive"), *_at_threshold(summary)]
+    rarest = summary.get("rarest_class") if summary.get("tail") is None else None
+    return (
+        [] if rarest is None else [_found(summary, f"class {one_line(rarest)}, the rarest", "rarest_class")]
+    )
+
+
+def _at_threshold(summary: Mapping[str, Any]) -> list[str]:
+    if "threshold" not in summary:
+        return []
+    if summary["threshold"] is None:
+        return ["no threshold would do on the validation samples"]
+    return [_found(summary, f"at the threshold, a probability of {summary['threshold']:.4g}", "threshold")]
+
+
+def _found(summary: Mapping[str, Any], what: str, prefix: str) -> str:
+    recall, precision = (_percent(summary.get(f"{prefix}_{score}")) for score in ("recall", "precision"))
+    return f"{what}: recall {recall}, precision {precision}"
 
 
 def outcome_html(lines: Sequence[str]) -> str:

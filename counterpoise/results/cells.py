@@ -73,17 +73,25 @@ def best_methods(rows: Sequence[Row], column: str, score: str) -> set[str]:
 
 
 def make_row(
-    problem: str, method: str, runs: Mapping[int, RunResult], score: str, at: At, target: float | None
+    problem: str,
+    method: str,
+    runs: Mapping[int, RunResult],
+    score: str,
+    at: At,
+    target: float | None,
+    further: Sequence[str] = (),
 ) -> Row:
-    """The cells of a method on a problem; runs by seed."""
+    """The cells of a method on a problem; runs by seed. `further`: scores that not every comparison has."""
     seeds = tuple(sorted(runs))
-    values = [values_of(runs[seed], score, at, target) for seed in seeds]
+    values = [values_of(runs[seed], score, at, target, further) for seed in seeds]
     return Row(problem, method, seeds, {key: Cell(tuple(one[key] for one in values)) for key in values[0]})
 
 
-def values_of(run: RunResult, score: str, at: At, target: float | None) -> dict[str, float | None]:
+def values_of(
+    run: RunResult, score: str, at: At, target: float | None, further: Sequence[str] = ()
+) -> dict[str, float | None]:
     """Scores at the chosen moment, the chosen score at every moment, the cost of reaching the target, and totals."""
-    scores = dict.fromkeys([*headline(), score])
+    scores = dict.fromkeys([*headline(), *further, score])
     return {
         **{key: value_at(run, key, at) for key in scores},
         **{moment: value_at(run, score, moment) for moment in MOMENTS},

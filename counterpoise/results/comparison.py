@@ -10,6 +10,7 @@ import numpy as np
 
 from counterpoise.core.method import read_spec
 from counterpoise.errors import ConfigError, legal_words, listed, short
+from counterpoise.metrics.catalogue import shown_in
 from counterpoise.results.cells import (
     MOMENTS,
     At,
@@ -73,8 +74,10 @@ def compare_results(
     labelled = [label.method for label in (labels or {}).values()]  # finished or not
     chosen = _choose_baseline(baseline, list(dict.fromkeys([*labelled, *methods])), _names_of(unfinished))
     targets = {problem: _target(runs, problem, score, target) for problem in problems}
+    known = scores_in(finished)
+    further = [name for name in shown_in("table") if name in known]
     rows = tuple(
-        make_row(problem, method, runs[pair], score, at, targets[problem])
+        make_row(problem, method, runs[pair], score, at, targets[problem], further)
         for problem in problems
         for method in methods
         if (pair := Labels(problem, method)) in runs

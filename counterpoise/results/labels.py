@@ -6,13 +6,24 @@ import json
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from counterpoise.core.method import MethodSpec, find_entry, read_spec
+from counterpoise.core.method import METHODS, PARTS, MethodSpec, find_entry, read_spec
 from counterpoise.metrics.catalogue import find
 from counterpoise.results.results import HOW, RunResult
 
 Piece = tuple[str, dict[str, Any]]  # name of a method or part, and its arguments
+DRAWN = ("data.fold", "partition.divergence")  # what may be another for each seed of one experiment
+
+
+class Configured(Protocol):
+    """A run of which the config is known: in a folder, or from Python."""
+
+    @property
+    def config(self) -> dict[str, Any]: ...
+
+    @property
+    def seed(self) -> int: ...
 
 
 class Labels(NamedTuple):
@@ -25,7 +36,7 @@ class Labels(NamedTuple):
 Runs: TypeAlias = dict[Labels, dict[int, RunResult]]  # by seed
 
 
-def label_runs(results: Sequence[RunResult]) -> list[Labels]:
+def label_runs(results: Sequence[Configured]) -> list[Labels]:
     """Labels made of what differs among these runs."""
     return [Labels(*pair) for pair in zip(label_problems(results), label_methods(results), strict=True)]
 
@@ -41,7 +52,7 @@ def group_runs(results: Sequence[RunResult], given: Mapping[Path, Labels] | None
     return runs
 
 
-def label_methods(results: Sequence[RunResult]) -> list[str]:
+def label_methods(results: Sequence[Configured]) -> list[str]:
     """The method of each run, such as ``fedprox(mu=0.1)``; arguments only where methods of one name differ in them."""
     methods = [_complete(result.config["method"]) for result in results]
     differing = _arguments_that_differ(methods)
@@ -50,7 +61,7 @@ def label_methods(results: Sequence[RunResult]) -> list[str]:
     ]
 
 
-def label_problems(results: Sequence[RunResult]) -> list[str]:
+def label_problems(results: Sequence[Configured]) -> list[str]:
     """The problem of each run by the keys that differ, such as ``data.name=digits, imbalance=20``."""
     problems = _without_repeats([_flatten(result.config) for result in results], results)
     keys = list(dict.fromkeys(key for problem in problems for key in problem))
@@ -60,13 +71,15 @@ def label_problems(results: Sequence[RunResult]) -> list[str]:
     return [", ".join(f"{short[key]}={show(problem.get(key))}" for key in differing) for problem in problems]
 
 
-def _without_repeats(problems: list[dict[str, Any]], results: Sequence[RunResult]) -> list[dict[str, Any]]:
-    """Problems without what only repeats them: a seed that also splits, and the fold of each seed."""
+def _without_repeats(problems: list[dict[str, Any]], results: Sequence[Configured]) -> list[dict[str, Any]]:
+    """Problems without what only repeats them: a seed that also splits, and the fold or split of each seed."""
     pairs = list(zip(problems, results, strict=True))
     splits = all(problem.get("data.seed") == result.seed for problem, result in pairs)
     seeds = {result.seed for result in results}
-    folds = len({(problem.get("data.fold"), result.seed) for problem, result in pairs}) == len(seeds)
-    repeats = [*(["data.seed"] if splits else []), *(["data.fold"] if folds else [])]
+    drawn = [
+        key for key in DRAWN if len({(problem.get(key), run.seed) for problem, run in pairs}) == len(seeds)
+    ]
+    repeats = [*(["data.seed"] if splits else []), *drawn]
     return [{key: value for key, value in problem.items() if key not in repeats} for problem in problems]
 
 
@@ -103,6 +116,8 @@ def _complete(spec: MethodSpec) -> list[Piece]:
 
 
 def _complete_arguments(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    if name not in METHODS and name not in PARTS:  # a method that was put together by hand
+        return dict(given)
     entry = find_entry(name)
     parameters, given = entry.parameters, entry.current_names(given)
     checked = {key: parameters[key].check(name, value) for key, value in given.items() if key in parameters}

@@ -19,17 +19,36 @@ def summarise(
     simulation: Simulation, state: ServerState, rows: Sequence[Mapping[str, Any]], seconds: float
 ) -> dict[str, Any]:
     """Scores of a finished run, its seconds, engine and device."""
+    scores = summarise_rows(rows)
     return {
         "method": simulation.method.name,
         "seed": simulation.seed,
         "rounds": state.round,
         **({"stopped": words} if (words := stopped_early(simulation, rows)) else {}),
-        **summarise_rows(rows),
+        **scores,
+        **_class_to_find(simulation, scores),
         "seconds": seconds,
         "engine": simulation.settings.name,
         "device": simulation.settings.device,
         **_confusion(simulation, state),
         "params_sha256": digest({"params": state.params, "buffers": state.buffers}),
+    }
+
+
+def _class_to_find(simulation: Simulation, scores: Mapping[str, Any]) -> dict[str, Any]:
+    """The positive class, or else the rarest one and how well it is found; nothing where no class is the rarest."""
+    classes, positive = simulation.scoring.classes, simulation.scoring.positive
+    if positive is not None:
+        return {"positive_class": classes[positive]}
+    known = simulation.work.federation.class_counts()
+    counts: list[int] = [] if known is None else known.tolist()
+    if counts.count(min(counts, default=0)) != 1:
+        return {}
+    rarest = counts.index(min(counts))
+    return {
+        "rarest_class": classes[rarest],
+        "rarest_class_recall": scores["per_class_recall"][rarest],
+        "rarest_class_precision": scores["per_class_precision"][rarest],
     }
 
 

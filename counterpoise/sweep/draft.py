@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -64,7 +63,7 @@ def draft(path: Path, label: str | None, client: str | None, name: str, skip: bo
     data = read_table(path, label, client, drop=list(found.left_out), on_error="skip" if skip else "stop")
     tables = _experiment(path, label, client, data, found, skip)
     federation = load_federation(make_experiment(tables))
-    assumed = tuple(map(one_line, _assumed(table, label, client, found, tables, federation)))
+    assumed = tuple(map(one_line, _assumed(table, data, label, client, found, tables, federation)))
     counts = dict(zip(data.classes, _class_counts(data).tolist(), strict=True))
     tables["data"]["path"] = _from_folder(path, Path(name).parent)
     sweep = _sweep(tables)
@@ -96,6 +95,7 @@ def _experiment(
     here = len(data.client_names) if client is not None else clients
     given = {"label": label, "client": client, "drop": list(found.left_out) or None}
     given |= {"on_error": "skip"} if skip else {}
+    given |= {"positive": _rarest(data)[0]} if len(data.classes) == 2 else {}
     return {
         "rounds": 50,
         "method": REMEDY if imbalance_of(counts) >= UNEVEN else "fedavg",
@@ -147,13 +147,14 @@ def _comment(lines: Sequence[str]) -> str:
 
 def _assumed(
     table: Table,
+    data: Dataset,
     label: str,
     client: str | None,
     found: Suspects,
     tables: Mapping[str, Any],
     federation: Federation,
 ) -> Iterator[str]:
-    yield from _on_classes(table, label)
+    yield from _on_classes(table, label, data)
     yield from (f"left out: {name!r}, {why}" for name, why in found.left_out.items())
     yield from (f"look at {name!r}: it {why}" for name, why in found.doubtful.items())
     if found.coded:
@@ -163,13 +164,19 @@ def _assumed(
     yield from federation.notes
 
 
-def _on_classes(table: Table, label: str) -> Iterator[str]:
-    names = Counter(table.columns[label])
-    rare, count = names.most_common()[-1]
+def _on_classes(table: Table, label: str, data: Dataset) -> Iterator[str]:
+    names, (rare, count) = data.classes, _rarest(data)
     what = "the positive class, the rarer of two" if len(names) == 2 else "the rarest class"
     yield f"classes: {len(names)} in {label!r}; {rare!r} is {what}, with {count:,} of {len(table.rows):,} rows"
     if len(names) > MANY_CLASSES and all(parse_number(name) is not None for name in names):
         yield f"look at {label!r}: {len(names):,} different numbers, each a class of its own; a quantity must be cut into ranges first"
+
+
+def _rarest(data: Dataset) -> tuple[str, int]:
+    """The rarest class and its rows; the last of equals, as 1 of 0 and 1."""
+    counts = _class_counts(data)
+    place = len(counts) - 1 - int(counts[::-1].argmin())
+    return data.classes[place], int(counts[place])
 
 
 def _on_clients(client: str | None, federation: Federation) -> Iterator[str]:

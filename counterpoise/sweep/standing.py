@@ -1,16 +1,17 @@
-"""How far the tuning of a sweep is: which trial of how many for each method, and the best so far."""
+"""How far a sweep is: what is still to come, and of tuning which trial of how many, and the best so far."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from counterpoise.errors import CounterpoiseError
 from counterpoise.metrics.catalogue import find
 from counterpoise.results.progress import Progress, read_progress
 from counterpoise.results.results import SWEEP
 from counterpoise.run.store.folder import RunFolder
-from counterpoise.sweep.jobs import Job
+from counterpoise.sweep.jobs import Job, expand
 from counterpoise.sweep.specs import describe_setting
 from counterpoise.sweep.sweep import load_sweep
 from counterpoise.sweep.tune import Search, Trial, best_trial, final_score, searches_of
@@ -18,8 +19,15 @@ from counterpoise.sweep.tune import Search, Trial, best_trial, final_score, sear
 ENDED = ("done", "failed", "unreadable")
 
 
+class Amount(NamedTuple):
+    """Runs and all their rounds."""
+
+    runs: int
+    rounds: int
+
+
 class Standing:
-    """The tuning of one sweep; the sweep is read once, and each of its runs until it has ended."""
+    """How far one sweep is; the sweep is read once, and each of its runs until it has ended."""
 
     def __init__(self, out: Path) -> None:
         self.out = out
@@ -27,6 +35,14 @@ class Standing:
         self._score = "" if sweep.tune is None else sweep.tune.score
         self._searches = [search for search in searches_of(sweep) if len(search.trials) > 1]
         self._ended: dict[Path, Progress] = {}
+        jobs = expand(sweep)
+        self._planned = Amount(len(jobs), sum(job.experiment.rounds for job in jobs))
+
+    def to_come(self, found: Sequence[Progress]) -> Amount:
+        """What none of these runs has begun, without the trials of tuning."""
+        own = [run for run in found if run.sweep == self.out]
+        runs, rounds = self._planned.runs - len(own), self._planned.rounds - sum(run.rounds for run in own)
+        return Amount(max(runs, 0), max(rounds, 0))  # more than planned were resumed with rounds=NUMBER
 
     @property
     def going_on(self) -> bool:
@@ -96,7 +112,12 @@ def sweeps_at(folder: Path) -> Iterator[Standing]:
     """The sweeps in a folder and in the folders directly below; one that cannot be read is left out."""
     for path in (folder / SWEEP, *sorted(folder.glob(f"*/{SWEEP}"))):
         if path.exists():
-            try:
-                yield Standing(path.parent)
-            except CounterpoiseError:
-                continue
+            yield from filter(None, [standing_of(path.parent)])
+
+
+def standing_of(out: Path) -> Standing | None:
+    """The standing of the sweep in a folder; None where it cannot be read."""
+    try:
+        return Standing(out)
+    except CounterpoiseError:
+        return None

@@ -183,6 +183,17 @@ def test_run_leaves_a_numbered_folder_that_resume_takes(
     assert call("run", experiment, "rounds=1").out.splitlines()[-1] == "runs/002-fedavg-digits"
 
 
+def test_a_run_says_once_how_its_data_was_prepared(tmp_path: Path) -> None:
+    file = write_tiny(tmp_path, "rounds=1", "data.imbalance=100000")
+    plan = call("validate", file).out.splitlines()
+    notes = [line.removeprefix("note").strip() for line in plan if line.startswith("note ")]
+    assert any("asked for: 100000" in note for note in notes)
+    lines = call("run", file, "--out", tmp_path / "run").out.splitlines()
+    assert lines[: len(notes)] == [f"note: {note}" for note in notes]
+    assert not any("note: " in line for line in lines[len(notes) :])
+    assert "note: " not in call("resume", tmp_path / "run", "rounds=2").out
+
+
 def test_run_as_json_prints_the_summary_and_nothing_else(tmp_path: Path) -> None:
     code, out, err = call("run", write_tiny(tmp_path), "rounds=1", "--json", "--out", tmp_path / "run")
     assert (code, err) == (0, "")

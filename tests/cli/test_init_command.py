@@ -68,6 +68,8 @@ def test_it_says_what_it_assumed_in_the_output_and_in_the_file(patients: Path) -
         assert words in Path("patients.toml").read_text()
     data = read_toml(Path("patients.toml"))["data"]
     assert data["drop"] == ["patient_id", "name"]
+    assert data["positive"] == "died"
+    assert read_toml(Path("patients-sweep.toml"))["base"]["data"]["positive"] == "died"
     assert (data["path"], data["label"], data["client"]) == ("patients.csv", "outcome", "hospital")
 
 
@@ -95,6 +97,15 @@ def test_even_classes_start_from_plain_averaging(tmp_path: Path, monkeypatch: py
     Path("even.csv").write_text("a,y\n" + "".join(f"{row % 7 + row / 9},{row % 2}\n" for row in range(120)))
     assert call("init", "even.csv", "--label", "y").code == 0
     assert read_toml(Path("even.toml"))["method"] == "fedavg"
+    assert read_toml(Path("even.toml"))["data"]["positive"] == "1"
+    assert call("validate", "even.toml").code == 0
+
+
+def test_of_more_than_two_classes_none_is_positive(patients: Path) -> None:
+    patients.write_text(patients.read_text().replace("lived", "moved", 7))
+    assert "'moved' is the rarest class" in call("init", patients, "--label", "outcome").out
+    assert "positive" not in read_toml(Path("patients.toml"))["data"]
+    assert call("validate", "patients.toml").code == 0
 
 
 def test_nothing_is_overwritten_unasked(patients: Path) -> None:

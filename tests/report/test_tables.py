@@ -275,3 +275,18 @@ def test_pictures_take_names_as_they_are_and_grow_with_them(
         with Image.open(tmp_path / f"{place}.png") as image:
             sizes.append(image.size)
     assert sizes[0][0] < sizes[1][0] < 3000
+
+
+def with_positive(run: RunResult) -> RunResult:
+    found = {"positive_recall": 0.625, "positive_precision": 0.375, "threshold_recall": 0.875}
+    return run._replace(rows=[row | found for row in run.rows])
+
+
+def test_the_class_to_find_has_columns_where_a_run_has_one() -> None:
+    runs = paired_runs({"fedavg": SIX, "scaffold": SIX})
+    plain, found = compare_results(runs), compare_results([with_positive(runs[0]), *runs[1:]])
+    assert "positive" not in render_markdown(plain) + render_csv(plain)
+    assert "| positive recall | positive precision | threshold recall |" in render_markdown(found)
+    assert "threshold precision" not in render_markdown(found)
+    assert "62.5 (1/6)" in render_markdown(found)
+    assert "positive_recall" in render_csv(found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -110,6 +111,26 @@ def test_runs_are_grouped_by_sweep_and_name_their_file(runs: Path) -> None:
     assert lines[heading].strip() == f"sweep {runs / 'tuned'}: 4 of 4 done"
     assert "file" not in lines[heading + 1].split()
     assert len(lines[heading + 2 :]) == 4
+
+
+def test_runs_that_a_stopped_sweep_has_not_begun_count_too(runs: Path, tmp_path: Path) -> None:
+    out = tmp_path / "tuned"
+    (out / "runs").mkdir(parents=True)
+    (out / SWEEP).write_text(write_sweep(SWEPT))
+    assert f"{out}: no run yet, 4 to come; 0 of 4 rounds" in call("watch", out, "--once").out
+    shutil.copytree(runs / "tuned" / "runs" / "fedavg-seed0", out / "runs" / "fedavg-seed0")
+    assert f"{out}: 1 done, 3 to come; 1 of 4 rounds" in call("watch", out, "--once").out
+    assert f"{tmp_path}: 1 done, 3 to come; 1 of 4 rounds" in call("watch", tmp_path, "--once").out
+    assert f"sweep {out}: 1 of 4 done" in call("ls", "runs", out).out
+    (out / SWEEP).write_text("damaged")
+    assert f"{out}: 1 done; 1 of 1 rounds" in call("watch", out, "--once").out
+    assert f"sweep {out}: 1 of 1 done" in call("ls", "runs", out).out
+
+
+def test_headings_of_the_best_count_the_runs_that_are_not_shown(runs: Path) -> None:
+    lines = [line.strip() for line in call("ls", "runs", runs, "--best").out.splitlines()]
+    assert "single runs: 3 of 3 done" in lines
+    assert f"sweep {runs / 'tuned'}: 4 of 4 done" in lines
 
 
 def test_as_data_runs_have_file_and_sweep(runs: Path) -> None:

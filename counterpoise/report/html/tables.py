@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from counterpoise.metrics.catalogue import capital, find, shown_in, without_empty_groups
+from counterpoise.metrics.catalogue import capital, find
 from counterpoise.report.html.markup import (
     Html,
     Show,
@@ -16,7 +16,7 @@ from counterpoise.report.html.markup import (
     table,
 )
 from counterpoise.report.html.study import Study
-from counterpoise.report.render.layout import rows_by_problem
+from counterpoise.report.render.layout import rows_by_problem, usual_scores
 from counterpoise.report.render.matrix import matrix_of
 from counterpoise.results.cells import At, Cell, Row, best_methods
 
@@ -59,9 +59,7 @@ def matrix(study: Study) -> Html:
 def tables(study: Study) -> Html:
     """Scores, then costs."""
     score = study.comparison.score
-    usual = without_empty_groups(
-        shown_in("table"), lambda key: any(row.cells[key].known for row in study.comparison.rows)
-    )
+    usual = usual_scores(study.comparison)
     keys = list(dict.fromkeys([score, *(key for key in FIRST if key in usual), *usual]))
     scores: Columns = {key: (capital(find(key).short), _show_score(key)) for key in keys}
     moment = MOMENT_WORDS[study.comparison.at]

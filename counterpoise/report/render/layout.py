@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from counterpoise.metrics.catalogue import find, shown_in, without_empty_groups
+from counterpoise.metrics.catalogue import find, shown_in, worth_showing
 from counterpoise.results.cells import MOMENTS, TO_TARGET, TOTALS, Cell, Row, best_methods
 from counterpoise.results.comparison import Comparison
 
@@ -31,10 +31,14 @@ class Styled(NamedTuple):
     mark: str
 
 
+def usual_scores(comparison: Comparison) -> tuple[str, ...]:
+    """Scores of every table, and those that some of these runs have."""
+    known = {key for row in comparison.rows for key, cell in row.cells.items() if cell.known}
+    return worth_showing(shown_in("table"), known.__contains__)
+
+
 def score_columns(comparison: Comparison) -> tuple[str, ...]:
-    usual = without_empty_groups(
-        shown_in("table"), lambda key: any(row.cells[key].known for row in comparison.rows)
-    )
+    usual = usual_scores(comparison)
     return usual if comparison.score in usual else (comparison.score, *usual)
 
 
