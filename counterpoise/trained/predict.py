@@ -67,7 +67,7 @@ class Predicted(NamedTuple):
 
 def predict_file(run: LoadedRun, path: Path | str) -> Predicted:
     """Everything that the model of a run says of the samples of a file or folder."""
-    module = run.module()
+    module = run.module
     given = read_inputs(path, run.preprocessing)
     said = module.predict_inputs(given.x)
     counted = (

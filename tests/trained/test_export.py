@@ -118,7 +118,7 @@ def test_onnx_and_plain_pytorch_agree(kind: str, exported: dict[str, Path]) -> N
 
 
 def test_the_weights_are_the_networks_state_dict(exported: dict[str, Path], arrays: Used) -> None:
-    state = cp.load_run(arrays.run).module().model.state_dict()
+    state = cp.load_run(arrays.run).module.model.state_dict()
     found = load_file(exported["arrays"] / "model.safetensors")
     assert found.keys() == state.keys()
     assert all(torch.equal(found[name], state[name]) for name in state)

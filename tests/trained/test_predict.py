@@ -155,13 +155,13 @@ def test_an_array_without_names_is_no_row_of_a_table(table: Used) -> None:
             DataError, match="the model takes a data frame, columns by name, or one dict per row"
         ):
             run.predict(given)
-    hits = run.module()(encoded.x).argmax(1) == encoded.y
+    hits = run.module(encoded.x).argmax(1) == encoded.y
     assert float(hits.double().mean()) == run["accuracy"]
 
 
 def test_a_module_in_training_predicts_by_its_running_statistics(tmp_path: Path) -> None:
     model = {"name": "mlp", "hidden": [8], "norm": "batch"}
-    module = cp.load_run(make_run(tmp_path / "run", {"name": "digits"}, rounds=1, model=model)).module()
+    module = cp.load_run(make_run(tmp_path / "run", {"name": "digits"}, rounds=1, model=model)).module
     x = cp.load_data("digits").test.x
     wanted = module.predict(x).probabilities
     assert torch.equal(module.train().predict(x).probabilities, wanted)
@@ -187,7 +187,7 @@ def test_pixels_are_taken_as_they_were_and_shares_of_one_are_refused(arrays: Use
         x, y = file["x"], file["y"]
     said = run.predict(x)
     assert float((said.codes.numpy() == y).mean()) == run["accuracy"]
-    assert torch.equal(run.module()(torch.from_numpy(x)).argmax(1), said.codes)
+    assert torch.equal(run.module(torch.from_numpy(x)).argmax(1), said.codes)
     assert torch.equal(run.predict(x.astype(np.int32)[:, None]).codes, said.codes)
     with pytest.raises(DataError, match="whole numbers from 0 to 255"):
         run.predict(x / 255)
