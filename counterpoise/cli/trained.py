@@ -37,6 +37,7 @@ def predict(
     threshold (evaluate.threshold) answers by it, as it was scored.
     """
     from counterpoise.errors import ConfigError, printable, short
+    from counterpoise.trained.answers import called_from
     from counterpoise.trained.load import load_run
     from counterpoise.trained.predict import predict_file, write_predictions
 
@@ -60,12 +61,9 @@ def predict(
         )
         return
     typer.echo(f"{len(predicted.said.codes):,} rows: {out}")
-    if found := predicted.threshold:
-        typer.echo(
-            printable(
-                f"called {found['positive']} from a probability of {found['threshold']:.4g} on, the threshold that the run chose on validation samples"
-            )
-        )
+    if predicted.decision is not None:
+        called = called_from(predicted.decision, predicted.said.classes)
+        typer.echo(printable(f"{called}, the threshold that the run chose on validation samples"))
     _print_scores(predicted)
 
 

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from counterpoise.errors import DataError
+from counterpoise.errors import DataError, printable
 from counterpoise.metrics.threshold import Decision
 from counterpoise.report.confusion import Confusion
 from counterpoise.report.outcome import Facts, five_lines, outcome_html
 from counterpoise.run.trained import Predictions, TrainedModel
+from counterpoise.trained.answers import BY_PROBABILITY, CALLED, called_from, scores_at_threshold
 
 
 class RunOutcome(Mapping[str, Any]):
@@ -60,8 +61,18 @@ class RunOutcome(Mapping[str, Any]):
             raise DataError(
                 "there are no confusion counts: the run has no test set, very many classes, or is of an older version"
             )
-        counts = self.summary.get("threshold_confusion") or self.summary["confusion"]
+        counts = self.summary.get(CALLED) or self.summary["confusion"]
         return Confusion(np.array(counts, dtype=np.int64), self.classes)
 
     def _lines(self) -> list[str]:
-        return five_lines(self.summary, self.facts)
+        *lines, use = five_lines(self.summary, self.facts)
+        return [*lines, *self._answers(), use]
+
+    def _answers(self) -> list[str]:
+        """With a threshold the scores of the model that answers, since the others are of another one."""
+        if self.decision is None:
+            return []
+        called, scores = called_from(self.decision, self.classes), scores_at_threshold(self.summary)
+        return [
+            printable(f"answers: {called}, which gives {scores}; the scores above are of {BY_PROBABILITY}")
+        ]

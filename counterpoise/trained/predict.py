@@ -13,19 +13,14 @@ from torch import Tensor
 
 from counterpoise.data.own.inputs import Given, read_inputs
 from counterpoise.data.preprocessing import UNKNOWN
+from counterpoise.metrics.catalogue import PER_CLASS
 from counterpoise.metrics.confusion import confusion
-from counterpoise.metrics.scores import (
-    accuracy,
-    balanced_accuracy,
-    macro_f1,
-    per_class_f1,
-    per_class_precision,
-    per_class_recall,
-)
+from counterpoise.metrics.scores import accuracy, balanced_accuracy, macro_f1
 from counterpoise.metrics.threshold import Decision
 from counterpoise.report.confusion import Confusion
 from counterpoise.run.trained import Predictions
 from counterpoise.system.atomic import write_atomically
+from counterpoise.trained.answers import class_scores
 from counterpoise.trained.load import LoadedRun
 
 DIGITS = 6  # of a probability
@@ -58,9 +53,10 @@ class Predicted(NamedTuple):
             "accuracy": accuracy(counts),
             "balanced_accuracy": balanced_accuracy(counts),
             "macro_f1": macro_f1(counts),
-            "per_class_recall": dict(zip(self.said.classes, per_class_recall(counts), strict=True)),
-            "per_class_precision": dict(zip(self.said.classes, per_class_precision(counts), strict=True)),
-            "per_class_f1": dict(zip(self.said.classes, per_class_f1(counts), strict=True)),
+            **{
+                f"{PER_CLASS}{name}": dict(zip(self.said.classes, scores, strict=True))
+                for name, scores in class_scores(counts).items()
+            },
             "confusion": self.confusion.counts.tolist(),
         }
 
