@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from counterpoise.cli.runs import AsJson, percent
+from counterpoise.cli.target import check_target, refuse_within_run
 
 if TYPE_CHECKING:
     from counterpoise.trained.predict import Predicted
@@ -29,6 +30,10 @@ def predict(
         typer.Argument(metavar="FILE", help="New data: a table, an .npz, an image or a folder of images."),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="CSV file to write.")] = Path("predictions.csv"),
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Overwrite a file that is there, even if it holds no predictions."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Write the class and probabilities of every row of a file; a label column, where there is one, gives scores too.
@@ -39,10 +44,16 @@ def predict(
     from counterpoise.errors import ConfigError, printable, short
     from counterpoise.trained.answers import called_from
     from counterpoise.trained.load import load_run
-    from counterpoise.trained.predict import predict_file, write_predictions
+    from counterpoise.trained.predict import holds_predictions, predict_file, write_predictions
 
     if out.exists() and file.exists() and out.samefile(file):
         raise ConfigError(f"--out must not be FILE itself, {short(file)}, which would be lost")
+    check_target(out)
+    refuse_within_run(out)
+    if out.exists() and not force and not holds_predictions(out):
+        raise ConfigError(
+            f"{short(out)} is there already and holds no predictions; --force overwrites it, --out names another file"
+        )
     predicted = predict_file(load_run(run), file)
     write_predictions(predicted, out)
     for note in predicted.given.notes:

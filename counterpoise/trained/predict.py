@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,6 +27,8 @@ from counterpoise.trained.load import LoadedRun
 DIGITS = 6  # of a probability
 FIRST = ("row", "class")  # columns before the probabilities
 TRUE = "label"  # column of the true class, where it is known
+HEADER = re.compile(rf'{",".join(FIRST)},({TRUE},)?"?p\('.encode())
+LONGEST_HEADER = 100  # bytes up to the first probability
 
 
 class Predicted(NamedTuple):
@@ -75,6 +78,12 @@ def predict_file(run: LoadedRun, path: Path | str) -> Predicted:
 def write_predictions(predicted: Predicted, path: Path) -> None:
     """A CSV file, written whole or not at all: the row or file, the class, the label where it is known, probabilities."""
     write_atomically(path, _csv(predicted).encode(errors="backslashreplace"))
+
+
+def holds_predictions(path: Path) -> bool:
+    """Whether a file begins as one of `write_predictions`."""
+    with path.open("rb") as stream:
+        return HEADER.match(stream.read(LONGEST_HEADER)) is not None
 
 
 def _csv(predicted: Predicted) -> str:
