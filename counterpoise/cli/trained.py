@@ -58,12 +58,18 @@ def predict(
     write_predictions(predicted, out)
     for note in predicted.given.notes:
         typer.echo(f"note: {note}", err=True)
+    if predicted.trained_on:
+        typer.echo(
+            f"warning: the run was trained on some of these rows, since {short(file)} is its training file: scores on them are no test",
+            err=True,
+        )
     if as_json:
         typer.echo(
             json.dumps(
                 {
                     "rows": len(predicted.said.codes),
                     "out": str(out),
+                    "trained_on": predicted.trained_on,
                     **predicted.threshold,
                     **predicted.scores(),
                 },

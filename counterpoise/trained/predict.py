@@ -14,6 +14,8 @@ from torch import Tensor
 
 from counterpoise.data.own.inputs import Given, read_inputs
 from counterpoise.data.preprocessing import UNKNOWN
+from counterpoise.data.root import sha256_of
+from counterpoise.data.tables.table import is_table
 from counterpoise.metrics.catalogue import PER_CLASS
 from counterpoise.metrics.confusion import confusion
 from counterpoise.metrics.scores import accuracy, balanced_accuracy, macro_f1
@@ -26,6 +28,7 @@ from counterpoise.trained.load import LoadedRun
 
 DIGITS = 6  # of a probability
 FIRST = ("row", "class")  # columns before the probabilities
+TEST_FILE = "test: "  # begins the name of a file that a run only tested on, in its record
 TRUE = "label"  # column of the true class, where it is known
 HEADER = re.compile(rf'{",".join(FIRST)},({TRUE},)?"?p\('.encode())
 LONGEST_HEADER = 100  # bytes up to the first probability
@@ -38,6 +41,7 @@ class Predicted(NamedTuple):
     said: Predictions
     confusion: Confusion | None
     decision: Decision | None = None  # the run's threshold, which answers go by
+    trained_on: bool = False  # some of the samples trained the model, so that scores are no test
 
     @property
     def threshold(self) -> dict[str, Any]:
@@ -72,7 +76,17 @@ def predict_file(run: LoadedRun, path: Path | str) -> Predicted:
     counted = (
         None if given.y is None else Confusion(_count(said.codes, given.y, len(said.classes)), said.classes)
     )
-    return Predicted(given, said, counted, module.decision)
+    return Predicted(given, said, counted, module.decision, _trained_on(run, Path(path), len(said.codes)))
+
+
+def _trained_on(run: LoadedRun, path: Path, samples: int) -> bool:
+    """Whether a file holds training samples of the run; of arrays with halves the test half alone is predicted."""
+    if not path.is_file():
+        return False
+    files = run.result.record["data"]["files"]
+    known = {digest for name, digest in files.items() if not name.startswith(TEST_FILE)}
+    tested = sum(map(sum, run.summary.get("confusion", [])))
+    return (is_table(path) or 0 < tested < samples) and sha256_of(path) in known
 
 
 def write_predictions(predicted: Predicted, path: Path) -> None:

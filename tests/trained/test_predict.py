@@ -100,6 +100,32 @@ def test_columns_in_another_order_and_further_ones_change_nothing(table: Used, t
     assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
 
 
+def test_scores_on_the_training_file_are_said_to_be_no_test(
+    table: Used, arrays: Used, tmp_path: Path
+) -> None:
+    """They were printed as if they were a test. Of an npz with halves the test half alone is predicted."""
+    whole, words = tmp_path / "whole.npz", "warning: the run was trained on some of these rows"
+    with np.load(arrays.test) as file:
+        np.savez(whole, x=file["x"], y=file["y"])
+    run = make_run(tmp_path / "run", {"name": "arrays", "path": str(whole)}, rounds=1)
+    for folder, given, trained_on in (
+        (table.run, table.data, True),
+        (table.run, table.test, False),
+        (run, whole, True),
+        (arrays.run, arrays.data, False),
+        (arrays.run, arrays.test, False),
+    ):
+        finished = call("predict", folder, given, "-o", tmp_path / "p.csv", "--json")
+        assert (words in finished.err) == trained_on == json.loads(finished.out)["trained_on"]
+
+
+def test_a_test_file_of_its_own_was_not_trained_on(table: Used, tmp_path: Path) -> None:
+    data = {"name": "table", "path": str(table.data), "label": "cultivar", "test": str(table.test)}
+    run = make_run(tmp_path / "run", data, rounds=1)
+    assert not predicted(run, table.test, "-o", tmp_path / "p.csv")["trained_on"]
+    assert predicted(run, table.data, "-o", tmp_path / "p.csv")["trained_on"]
+
+
 def test_a_file_without_labels_has_no_scores(table: Used, tmp_path: Path) -> None:
     pd.read_csv(table.test).drop(columns="cultivar").to_csv(tmp_path / "new.csv", index=False)
     finished = call("predict", table.run, tmp_path / "new.csv", "-o", tmp_path / "p.csv")
