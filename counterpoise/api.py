@@ -7,7 +7,6 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from torch import nn
 
 from counterpoise.core.local import Local
@@ -16,21 +15,20 @@ from counterpoise.data.federation import Federation
 from counterpoise.data.prepare import load_data, split_federation
 from counterpoise.data.preprocessing import preprocessing_of
 from counterpoise.engines.choose import EngineSettings
-from counterpoise.errors import DataError
 from counterpoise.privacy.settings import PrivacySettings
 from counterpoise.registry.schema import Count, Seed
 from counterpoise.registry.settings import check_arguments, read_parameters, refuse_unknown
-from counterpoise.report.confusion import Confusion
-from counterpoise.report.outcome import Facts, five_lines, outcome_html
+from counterpoise.report.outcome import Facts
 from counterpoise.run.asked import asked_config
 from counterpoise.run.build import build_simulation
 from counterpoise.run.driver import drive
 from counterpoise.run.giving_up import GivenUpError, why_given_up
 from counterpoise.run.simulation import Simulation
 from counterpoise.run.summary import summarise
-from counterpoise.run.trained import Predictions, TrainedModel, decision_of
+from counterpoise.run.trained import TrainedModel, decision_of
 from counterpoise.server.cohort import Cohort
 from counterpoise.server.round import ServerState
+from counterpoise.trained.outcome import RunOutcome
 
 __all__ = ["SimulationResult", "load_data", "simulate", "split"]
 
@@ -41,7 +39,7 @@ _NESTED = {"local": Local, "engine": EngineSettings, "cohort": Cohort, "privacy"
 
 
 @dataclass(frozen=True, repr=False)
-class SimulationResult(Mapping[str, Any]):
+class SimulationResult(RunOutcome):
     """The result of a run: summary by key, rows of all rounds, and the trained module, which takes data as in training."""
 
     summary: dict[str, Any]
@@ -49,32 +47,6 @@ class SimulationResult(Mapping[str, Any]):
     module: TrainedModel
     facts: Facts
     config: dict[str, Any]  # what was asked for, by which `table` tells runs apart
-
-    def __repr__(self) -> str:
-        return "\n".join(five_lines(self.summary, self.facts))
-
-    def _repr_html_(self) -> str:
-        return outcome_html(five_lines(self.summary, self.facts))
-
-    def predict(self, x: Any) -> Predictions:
-        """Named classes and probabilities of rows of a frame, pixels or numbers, as they were before training."""
-        return self.module.predict(x)
-
-    def confusion(self) -> Confusion:
-        """The counts of the last model's answers on the test set, by its threshold where it has one; `draw` makes a picture of them."""
-        if "confusion" not in self.summary:
-            raise DataError("there are no confusion counts: no test set, or very many classes")
-        counts = self.summary.get("threshold_confusion") or self.summary["confusion"]
-        return Confusion(np.array(counts, dtype=np.int64), self.module.classes)
-
-    def __getitem__(self, key: str) -> Any:
-        return self.summary[key]
-
-    def __iter__(self) -> Any:
-        return iter(self.summary)
-
-    def __len__(self) -> int:
-        return len(self.summary)
 
 
 def simulate(

@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 
 import typer
 
+PAGES = (".html", ".htm")
+
 
 def add_to(app: typer.Typer) -> None:
     app.command()(report)
@@ -45,6 +47,8 @@ def report(
     from counterpoise.results.results import SWEEP, read_folders
     from counterpoise.sweep.run import read_sweep
 
+    if out is not None:
+        _check_page(out)
     given = {"score": score, "at": at, "baseline": baseline}
     if len(folders) == 1 and (folders[0] / SWEEP).exists():
         known = read_sweep(folders[0], given)
@@ -54,3 +58,13 @@ def report(
     typer.echo(str(written))
     if open_:
         typer.launch(written.resolve().as_uri())
+
+
+def _check_page(out: Path) -> None:
+    """Refuse what is no page before the runs are read; the folder of a page is made."""
+    from counterpoise.errors import ConfigError, short
+
+    if out.suffix.lower() not in PAGES:
+        raise ConfigError(f"--out must be a file that ends in {PAGES[0]}, not {short(out)}")
+    if out.is_dir():
+        raise ConfigError(f"--out must be a file, not {short(out)}, which is a folder")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from counterpoise.cli.runs import AsJson, percent
+from counterpoise.cli.target import check_target, refuse_within_run
 
 if TYPE_CHECKING:
     from counterpoise.trained.predict import Predicted
@@ -29,6 +30,10 @@ def predict(
         typer.Argument(metavar="FILE", help="New data: a table, an .npz, an image or a folder of images."),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="CSV file to write.")] = Path("predictions.csv"),
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Overwrite a file that is there, even if it holds no predictions."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Write the class and probabilities of every row of a file; a label column, where there is one, gives scores too.
@@ -37,21 +42,34 @@ def predict(
     threshold (evaluate.threshold) answers by it, as it was scored.
     """
     from counterpoise.errors import ConfigError, printable, short
+    from counterpoise.trained.answers import called_from
     from counterpoise.trained.load import load_run
-    from counterpoise.trained.predict import predict_file, write_predictions
+    from counterpoise.trained.predict import holds_predictions, predict_file, write_predictions
 
     if out.exists() and file.exists() and out.samefile(file):
         raise ConfigError(f"--out must not be FILE itself, {short(file)}, which would be lost")
+    check_target(out)
+    refuse_within_run(out)
+    if out.exists() and not force and not holds_predictions(out):
+        raise ConfigError(
+            f"{short(out)} is there already and holds no predictions; --force overwrites it, --out names another file"
+        )
     predicted = predict_file(load_run(run), file)
     write_predictions(predicted, out)
     for note in predicted.given.notes:
         typer.echo(f"note: {note}", err=True)
+    if predicted.trained_on:
+        typer.echo(
+            f"warning: the run was trained on some of these rows, since {short(file)} is its training file: scores on them are no test",
+            err=True,
+        )
     if as_json:
         typer.echo(
             json.dumps(
                 {
                     "rows": len(predicted.said.codes),
                     "out": str(out),
+                    "trained_on": predicted.trained_on,
                     **predicted.threshold,
                     **predicted.scores(),
                 },
@@ -60,12 +78,9 @@ def predict(
         )
         return
     typer.echo(f"{len(predicted.said.codes):,} rows: {out}")
-    if found := predicted.threshold:
-        typer.echo(
-            printable(
-                f"called {found['positive']} from a probability of {found['threshold']:.4g} on, the threshold that the run chose on validation samples"
-            )
-        )
+    if predicted.decision is not None:
+        called = called_from(predicted.decision, predicted.said.classes)
+        typer.echo(printable(f"{called}, the threshold that the run chose on validation samples"))
     _print_scores(predicted)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 TEMPORARY = ".partial-"
@@ -17,8 +18,11 @@ def write_atomically(path: Path, content: bytes, mode: int = 0o666) -> None:
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(beside, path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
+    except BaseException as error:
+        with suppress(OSError):
+            beside.unlink()
+        if isinstance(error, OSError):  # it must name what the user knows, not the temporary file
+            error.filename, error.filename2 = str(path), None
         raise
     sync_folder(path.parent)
 

@@ -8,20 +8,16 @@ from typing import Any
 
 from counterpoise.errors import CounterpoiseError, printable
 from counterpoise.metrics.catalogue import find, headline
+from counterpoise.metrics.scores import worst_class
 from counterpoise.results.cells import Cell
 from counterpoise.results.labels import show
 from counterpoise.results.privacy import privacy_report
 from counterpoise.results.results import RunResult, find_runs, read_result
 from counterpoise.run.learned import learned_in
+from counterpoise.trained.answers import BY_PROBABILITY, CALLED, called_from, scores_at_threshold
 from counterpoise.trained.load import LoadedRun
 
 Z = 1.959964  # of a two-sided interval of 95 %
-AT_THRESHOLD = {
-    "recall": "recall",
-    "precision": "precision",
-    "f1": "F1",
-    "balanced_accuracy": "balanced accuracy",
-}
 FEW = 30  # test samples of a class below which its recall is a guess
 MOST_ROWS = 60  # classes up to which each has a line
 SPECIAL = str.maketrans({char: f"\\{char}" for char in "\\`*_{}[]<>#|~"})  # of Markdown
@@ -33,7 +29,7 @@ def model_card(run: LoadedRun, files: dict[str, str]) -> str:
     sections = {
         "Data": _data(run),
         "Method": _method(run),
-        "Scores": [*_scores(run), *_answers(run)],
+        "Scores": [*_answers(run), *_scores(run)],
         "Classes": _classes(run),
         "What the server learned": _learned(run),
         "Limits": _limits(run),
@@ -84,11 +80,13 @@ def _scores(run: LoadedRun) -> list[str]:
     known = [key for key in headline() if run.summary.get(key) is not None]
     tested = sum(map(sum, run.summary.get("confusion", []))) or None
     size = f" of {tested:,} samples" if tested else ""
+    where = f"on the test set{size}"
+    where += "" if run.decision is None else f", for {BY_PROBABILITY} as the answer, without the threshold"
     if len(others) < 2:
         head = ["| score | this model |", "| --- | --- |"]
         rows = [f"| {find(key).title} | {_shown(key, run[key])} |" for key in known]
         return [
-            f"Last round, on the test set{size}. One seed is known, so there is no deviation.",
+            f"Last round, {where}. One seed is known, so there is no deviation.",
             "",
             *head,
             *rows,
@@ -96,7 +94,7 @@ def _scores(run: LoadedRun) -> list[str]:
     seeds = ", ".join(str(one.seed) for one in others)
     head = [f"| score | this model | mean of {len(others)} seeds | deviation |", "| --- | --- | --- | --- |"]
     return [
-        f"Last round, on the test set{size}. Seeds {seeds} of the same experiment are known; the deviation is that of a sample.",
+        f"Last round, {where}. Seeds {seeds} of the same experiment are known; the deviation is that of a sample.",
         "",
         *head,
         *(_row(key, run[key], others) for key in known),
@@ -107,17 +105,11 @@ def _answers(run: LoadedRun) -> list[str]:
     """How answers follow from probabilities, where a threshold was chosen: the files give probabilities alone."""
     if run.decision is None:
         return []
-    name, scores = plain(run.classes[run.decision.positive]), run.summary
-    found = ", ".join(
-        f"{words} {_shown(f'threshold_{key}', scores[f'threshold_{key}'])}"
-        for key, words in AT_THRESHOLD.items()
-        if scores.get(f"threshold_{key}") is not None
-    )
     return [
-        "",
-        f"Answers go by a threshold, chosen on validation samples: a sample is called {name} from a probability of {run.decision.chance:.4g} on."
-        f" At it, on the test set: {found}. The scores above are of the more probable class. `model.onnx` and `model.py` give logits and probabilities;"
+        f"Answers go by a threshold, chosen on validation samples: a sample is {plain(called_from(run.decision, run.classes))}."
+        f" At it, on the test set: {scores_at_threshold(run.summary)}. `model.onnx` and `model.py` give logits and probabilities;"
         " the threshold is in `inputs.json`, and the examples apply it.",
+        "",
     ]
 
 
@@ -146,21 +138,24 @@ def _shown(key: str, value: float) -> str:
 
 
 def _classes(run: LoadedRun) -> list[str]:
-    """Recall of each class with its interval: of a rare class a test set says little."""
+    """Recall of each class, of what the model answers, with its interval: of a rare class a test set says little."""
     if "confusion" not in run.summary or len(run.classes) > MOST_ROWS:
         return [
             "Not listed: no confusion counts, or very many classes; `cp.load_run(DIR).frame('classes')` has them."
         ]
     counts: list[int] | list[None] = run.result.class_counts or [None] * len(run.classes)
+    at_it = "" if run.decision is None else " at the threshold"
     head = [
-        "Recall with Wilson's interval of 95 %, which counts test samples, not seeds.",
+        f"Recall{at_it} with Wilson's interval of 95 %, which counts test samples, not seeds.",
         "",
         "| class | training samples | test samples | recall | interval |",
         "| --- | --- | --- | --- | --- |",
     ]
     return head + [
         f"| {plain(name)} | {'unknown' if held is None else f'{held:,}'} | {sum(row):,} | {_recall(row[place], sum(row))} |"
-        for place, (name, held, row) in enumerate(zip(run.classes, counts, run["confusion"], strict=True))
+        for place, (name, held, row) in enumerate(
+            zip(run.classes, counts, run.confusion().counts.tolist(), strict=True)
+        )
     ]
 
 
@@ -179,6 +174,15 @@ def wilson(hits: int, samples: int) -> tuple[float, float]:
     return max(low, 0.0), min(high, 1.0)  # rounding may lead a hair beyond
 
 
+def _worst(run: LoadedRun) -> tuple[str, float] | None:
+    """The class of lowest recall and that recall, of what the model answers; of very many classes there are no counts."""
+    if CALLED in run.summary:
+        found = worst_class(run[CALLED])
+        return found and (run.classes[found.which], found.score)
+    name = run.summary.get("worst_class")
+    return None if name is None else (name, run["worst_class_recall"])
+
+
 def _learned(run: LoadedRun) -> list[str]:
     lines: list[str] = []
     for section in privacy_report(run.result, learned_in(run.experiment)):
@@ -193,8 +197,8 @@ def _limits(run: LoadedRun) -> list[str]:
 def _limit_lines(run: LoadedRun) -> Iterator[str]:
     summary: dict[str, Any] = run.summary
     yield "Scores are of one test set of the same source as the training data; other sources may differ."
-    if summary.get("worst_class") is not None:
-        yield f"The class {plain(summary['worst_class'])} is recognised least: {_shown('worst_class_recall', summary['worst_class_recall'])} of its test samples."
+    if worst := _worst(run):
+        yield f"The class {plain(worst[0])} is recognised least: {_shown('worst_class_recall', worst[1])} of its test samples."
     sizes = [sum(row) for row in summary.get("confusion", [])]
     few = [plain(name) for name, size in zip(run.classes, sizes, strict=False) if size < FEW]
     if few:

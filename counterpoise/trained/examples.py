@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import indent
 from typing import Any
 
 from counterpoise.data.preprocessing import Preprocessing
@@ -9,8 +10,22 @@ from counterpoise.data.tables.cells import MISSING, MISSING_WORD
 from counterpoise.data.tables.encoder import OTHER_WORD
 from counterpoise.metrics.threshold import Decision
 
+# Which mark divides the cells is told by the columns that must be there, as they differ from file to file.
 TABLE = """\
-rows = [{name.strip(): cell.strip() for name, cell in row.items()} for row in csv.DictReader(open(sys.argv[1]))]
+def table(path):
+    needed, raw = [*how["numbers"], *how["words"]], open(path, "rb").read()
+    raw = gzip.decompress(raw) if raw[:2] == b"\\x1f\\x8b" else raw
+    try: text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError: text = raw.decode("latin-1")
+    for mark in ",;\\t|":
+        lines = csv.reader(io.StringIO(text, newline=""), delimiter=mark, skipinitialspace=True)
+        names, *rows = [[cell.strip() for cell in line] for line in lines if len(line) > 1 or "".join(line).strip()] or [[]]
+        if {*needed} <= {*names}: break
+    else: raise ValueError(f"lacks some of the columns {', '.join(needed)}")
+    if not rows: raise ValueError("no rows below the header")
+    for row in rows:
+        if len(row) != len(names): raise ValueError(f"a row has {len(row)} cells, the header {len(names)}")
+    return [dict(zip(names, row)) for row in rows]
 def cell(row, name): return "MISSING" if row[name].lower() in how["missing"] else row[name]
 """
 CODES = """\
@@ -18,6 +33,19 @@ def place(words, word): return words.index(word) if word in words else words.ind
 """
 NUMBERS_OF = '[[float(cell(row, name).replace("MISSING", "nan")) for name in how["numbers"]] for row in rows]'
 CODES_OF = '[[place(words, cell(row, name)) for name, words in how["words"].items()] for row in rows]'
+ARRAY = """\
+file = np.load(sys.argv[1])
+x = file["x_test" if "x_test" in file else "x"]KIND
+if list(x.shape[1:]) != how["x"]["shape"][1:]: raise ValueError(f"x has the shape {list(x.shape)}")
+"""
+USAGE = """\
+if len(sys.argv) != 2: sys.exit(f"usage: python {sys.argv[0]} FILE")
+"""
+READ = """\
+try:
+LINES
+except Exception as error: sys.exit(f"{sys.argv[1]}: {error}; needs FILE")
+"""
 ANSWER = """\
 for row in shares: print(how["classes"][PLACE], *(f"{share:.4f}" for share in row))
 """
@@ -64,39 +92,36 @@ def torch_example(how: Preprocessing, decision: Decision | None = None) -> str:
     wrap = {"numbers": "torch.tensor({}, dtype=torch.float64)", "codes": "torch.tensor({})"}
     numpy = "" if how.form.columns is not None else ", numpy as np"
     head = f"import {_first(how)}, torch{numpy}\nfrom model import load  # model.py, beside this file\n"
-    with_x = f"x = torch.from_numpy(np.load(sys.argv[1]){_x(how)})\n"
-    read = _read(how, wrap) if how.form.columns is not None else with_x
-    call = f"_, shares = load()({_inputs(how)})\n"
-    return _whole("plain PyTorch", how, head + HOW + read + call + _answer(decision))
+    call = f"_, shares = load()({_inputs(how, 'torch.from_numpy(x)')})\n"
+    return _whole("plain PyTorch", how, head + HOW + _read(how, wrap) + call + _answer(decision))
 
 
 def onnx_example(how: Preprocessing, decision: Decision | None = None) -> str:
     """Answers for a file, by onnxruntime and NumPy alone."""
     wrap = {"numbers": "np.array({}, dtype=np.float64)", "codes": "np.array({}, dtype=np.int64)"}
     head = f"import {_first(how)}\nimport numpy as np, onnxruntime\n"
-    with_x = f"x = np.load(sys.argv[1]){_x(how)}\n"
-    read = _read(how, wrap) if how.form.columns is not None else with_x
-    call = f'_, shares = onnxruntime.InferenceSession("model.onnx").run(None, {_inputs(how)})\n'
-    return _whole("onnxruntime", how, head + HOW + read + call + _answer(decision))
+    call = f'_, shares = onnxruntime.InferenceSession("model.onnx").run(None, {_inputs(how, "x")})\n'
+    return _whole("onnxruntime", how, head + HOW + _read(how, wrap) + call + _answer(decision))
 
 
 HOW = 'how = json.load(open("inputs.json"))\n'
 
 
 def _first(how: Preprocessing) -> str:
-    return "csv, json, sys" if how.form.columns is not None else "json, sys"
+    return "csv, gzip, io, json, sys" if how.form.columns is not None else "json, sys"
 
 
-def _x(how: Preprocessing) -> str:
+def _kind(how: Preprocessing) -> str:
     """Arrays are taken as they were in training: pixels as bytes, numbers as floats, grey images with a channel or not."""
     shape = how.form.shape
     kind = "" if how.form.pixels else f'.astype("{str(how.form.kind).removeprefix("torch.")}")'
     grey = f".reshape(-1, {', '.join(map(str, shape))})" if len(shape) == 3 and shape[0] == 1 else ""
-    return f'["x"]{kind}{grey}'
+    return kind + grey
 
 
-def _inputs(how: Preprocessing) -> str:
-    return "{" + ", ".join(f'"{name}": {name}' for name in _names(how)) + "}"
+def _inputs(how: Preprocessing, x: str) -> str:
+    """The model's inputs by name; `x` is the array as the model takes it."""
+    return "{" + ", ".join(f'"{name}": {x if name == "x" else name}' for name in _names(how)) + "}"
 
 
 def _names(how: Preprocessing) -> list[str]:
@@ -107,10 +132,18 @@ def _names(how: Preprocessing) -> list[str]:
 
 
 def _read(how: Preprocessing, wrap: dict[str, str]) -> str:
+    """From the file to inputs; what cannot be read ends in one line."""
+    if how.form.columns is None:
+        return USAGE + _tried(how, ARRAY.replace("KIND", _kind(how)))
     names, made = _names(how), {"numbers": NUMBERS_OF, "codes": CODES_OF}
-    lines = TABLE + (CODES if "codes" in names else "")
+    lines = "rows = table(sys.argv[1])\n"
     lines += "".join(f"{name} = {wrap[name].format(made[name])}\n" for name in names)
-    return lines.replace("MISSING", MISSING_WORD).replace("OTHER", OTHER_WORD)
+    text = USAGE + TABLE + (CODES if "codes" in names else "") + _tried(how, lines)
+    return text.replace("MISSING", MISSING_WORD).replace("OTHER", OTHER_WORD)
+
+
+def _tried(how: Preprocessing, lines: str) -> str:
+    return READ.replace("LINES", indent(lines, "    ").rstrip()).replace("FILE", _file(how))
 
 
 def _whole(what: str, how: Preprocessing, body: str) -> str:

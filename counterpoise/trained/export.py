@@ -48,7 +48,7 @@ def export_run(run: LoadedRun, folder: Path) -> list[Path]:
 
 
 def _write(run: LoadedRun, folder: Path) -> None:
-    how, decision, program = run.preprocessing, run.decision, trace(run.module())
+    how, decision, program = run.preprocessing, run.decision, trace(run.module)
     write_onnx(program, folder / "model.onnx")
     shutil.copyfile(RunFolder(run.path).model, folder / "model.safetensors")
     save_file(program.constants, folder / "constants.safetensors")

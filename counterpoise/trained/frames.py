@@ -8,7 +8,8 @@ from typing import Any
 from counterpoise.core.rounds import counted
 from counterpoise.metrics.catalogue import PER_CLASS
 from counterpoise.results.results import RunResult
-from counterpoise.run.trained import need_pandas
+from counterpoise.run.trained import decision_of, need_pandas
+from counterpoise.trained.answers import CALLED, class_scores
 
 LISTS = ("rejected", "clipped")  # of rounds: counted in a frame
 
@@ -24,18 +25,27 @@ def round_frame(run: RunResult) -> Any:
 
 
 def class_frame(run: RunResult) -> Any:
-    """One row per class: training samples, and its scores in the last evaluated round."""
+    """One row per class: training samples, and its scores in the last evaluated round.
+
+    With a threshold, recall, precision and F1 are of what the model answers by it, as the name of the columns says; those
+    of the more probable class have it in their names.
+    """
     pandas = need_pandas()
-    names = pandas.Index(run.record["data"]["classes"], name="class")
-    last: Mapping[str, Any] = run.scored[-1] if run.scored else {}
-    scores = {key.removeprefix(PER_CLASS): last[key] for key in last if key.startswith(PER_CLASS)}
-    columns = {"samples": run.class_counts, **scores}
+    classes, last = run.record["data"]["classes"], run.scored[-1] if run.scored else {}
+    columns = {"samples": run.class_counts, **_scores_of_classes(last)}
     known = {key: values for key, values in columns.items() if values is not None}
-    return (
-        pandas.DataFrame(known, index=names)
-        .astype(float)
-        .astype({"samples": int} if run.class_counts else {})
-    )
+    frame = pandas.DataFrame(known, index=pandas.Index(classes, name="class"))
+    decision = decision_of(last, classes, run.config["data"].get("positive"))
+    frame.columns.name = None if decision is None else f"at threshold {decision.chance:.4g}"
+    return frame.astype(float).astype({"samples": int} if run.class_counts else {})
+
+
+def _scores_of_classes(row: Mapping[str, Any]) -> dict[str, Any]:
+    scores = {key.removeprefix(PER_CLASS): row[key] for key in row if key.startswith(PER_CLASS)}
+    if CALLED not in row:
+        return scores
+    called = class_scores(row[CALLED])
+    return {**scores, **called, **{f"more_probable_{key}": scores[key] for key in called}}
 
 
 def client_frame(run: RunResult) -> Any:

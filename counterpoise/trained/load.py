@@ -3,63 +3,49 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
 from counterpoise.data.preprocessing import Preprocessing, preprocessing_from_json
 from counterpoise.errors import ConfigError, DataError, RunError, short
 from counterpoise.metrics.threshold import Decision
-from counterpoise.report.confusion import Confusion
-from counterpoise.report.outcome import Facts, five_lines, outcome_html
+from counterpoise.report.outcome import Facts
 from counterpoise.results.results import RunResult, read_result
 from counterpoise.run.config.experiment import Experiment, make_experiment
 from counterpoise.run.store.folder import RunFolder
 from counterpoise.run.store.seal import SEAL, check_files, read_sealed
 from counterpoise.run.trained import (
-    Predictions,
     TrainedModel,
     build_trained,
     decision_of,
     refuse_without_model,
 )
 from counterpoise.trained.frames import class_frame, client_frame, round_frame
+from counterpoise.trained.outcome import RunOutcome
 
 FRAMES = {"rounds": round_frame, "classes": class_frame, "clients": client_frame}
-USE = "use it: .predict(x), .module(), .frame(), .confusion()"
+USE = "use it: .predict(x), .module, .frame(), .confusion()"
 
 
-class LoadedRun(Mapping[str, Any]):
-    """A finished run; its summary by key, as of `simulate`."""
+class LoadedRun(RunOutcome):
+    """A run's folder; its summary by key, as of `simulate`."""
 
     def __init__(self, result: RunResult) -> None:
         self.result, self.path, self._folder = result, result.path, RunFolder(result.path)
 
-    def __getitem__(self, key: str) -> Any:
-        return self.summary[key]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.summary)
-
-    def __len__(self) -> int:
-        return len(self.summary)
-
-    def __repr__(self) -> str:
-        return "\n".join(self._lines())
-
-    def _repr_html_(self) -> str:
-        return outcome_html(self._lines())
-
-    @property
+    @cached_property
     def summary(self) -> dict[str, Any]:
         if not self.result.has_result:
             why = self.result.given_up or f"it is not finished; {self._folder.resume_hint()}"
             raise RunError(f"{self.path} has no result: {why}")
         assert self.result.summary is not None
         return self.result.summary
+
+    @cached_property
+    def facts(self) -> Facts:
+        data, model = self.result.record["data"], self.result.config["model"]["name"]
+        return Facts(data["name"], data["classes"], len(self.result.samples), model, USE)
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -83,7 +69,7 @@ class LoadedRun(Mapping[str, Any]):
 
     @property
     def decision(self) -> Decision | None:
-        """From which probability on a sample is called positive, where the run chose a threshold."""
+        """As of the model, which need not be loaded for it."""
         return decision_of(self.summary, self.classes, self.experiment.data.positive)
 
     def frame(self, what: Literal["rounds", "classes", "clients"] = "rounds") -> Any:
@@ -92,25 +78,9 @@ class LoadedRun(Mapping[str, Any]):
             raise ConfigError(f"frame must be one of {', '.join(FRAMES)}, not {short(what)}")
         return FRAMES[what](self.result)
 
-    def confusion(self) -> Confusion:
-        """The counts of the last model's answers on the test set, by its threshold where it has one; `draw` makes a picture of them."""
-        if "confusion" not in self.summary:
-            raise DataError(
-                f"{self._folder.summary} has no confusion counts: the run is of an older version, without a test set, or of very many classes"
-            )
-        counts = self.summary.get("threshold_confusion") or self.summary["confusion"]
-        return Confusion(np.array(counts, dtype=np.int64), self.classes)
-
-    def module(self) -> TrainedModel:
-        """The trained model: it takes data as in training, and gives logits."""
-        return self._trained
-
-    def predict(self, x: Any) -> Predictions:
-        """Named classes and probabilities of rows of a frame, pixels or numbers, as they were before training."""
-        return self._trained.predict(x)
-
     @cached_property
-    def _trained(self) -> TrainedModel:
+    def module(self) -> TrainedModel:
+        """The trained model, loaded when it is first asked for."""
         assert self.summary
         refuse_without_model(self.experiment.build_method(), str(self.path))
         path = self._folder.model
@@ -128,10 +98,7 @@ class LoadedRun(Mapping[str, Any]):
         if not self.result.has_result:
             rounds = f"{len(self.result.rows)} of {self.result.config['rounds']} rounds done"
             return [f"{self.result.method} in {self.path}: not finished, {rounds}"]
-        data, model = self.result.record["data"], self.result.config["model"]["name"]
-        return five_lines(
-            self.summary, Facts(data["name"], data["classes"], len(self.result.samples), model, USE)
-        )
+        return super()._lines()
 
 
 def load_run(path: Path | str) -> LoadedRun:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,24 +14,24 @@ from torch import Tensor
 
 from counterpoise.data.own.inputs import Given, read_inputs
 from counterpoise.data.preprocessing import UNKNOWN
+from counterpoise.data.root import sha256_of
+from counterpoise.data.tables.table import is_table
+from counterpoise.metrics.catalogue import PER_CLASS
 from counterpoise.metrics.confusion import confusion
-from counterpoise.metrics.scores import (
-    accuracy,
-    balanced_accuracy,
-    macro_f1,
-    per_class_f1,
-    per_class_precision,
-    per_class_recall,
-)
+from counterpoise.metrics.scores import accuracy, balanced_accuracy, macro_f1
 from counterpoise.metrics.threshold import Decision
 from counterpoise.report.confusion import Confusion
 from counterpoise.run.trained import Predictions
 from counterpoise.system.atomic import write_atomically
+from counterpoise.trained.answers import class_scores
 from counterpoise.trained.load import LoadedRun
 
 DIGITS = 6  # of a probability
 FIRST = ("row", "class")  # columns before the probabilities
+TEST_FILE = "test: "  # begins the name of a file that a run only tested on, in its record
 TRUE = "label"  # column of the true class, where it is known
+HEADER = re.compile(rf'{",".join(FIRST)},({TRUE},)?"?p\('.encode())
+LONGEST_HEADER = 100  # bytes up to the first probability
 
 
 class Predicted(NamedTuple):
@@ -40,6 +41,7 @@ class Predicted(NamedTuple):
     said: Predictions
     confusion: Confusion | None
     decision: Decision | None = None  # the run's threshold, which answers go by
+    trained_on: bool = False  # some of the samples trained the model, so that scores are no test
 
     @property
     def threshold(self) -> dict[str, Any]:
@@ -58,27 +60,44 @@ class Predicted(NamedTuple):
             "accuracy": accuracy(counts),
             "balanced_accuracy": balanced_accuracy(counts),
             "macro_f1": macro_f1(counts),
-            "per_class_recall": dict(zip(self.said.classes, per_class_recall(counts), strict=True)),
-            "per_class_precision": dict(zip(self.said.classes, per_class_precision(counts), strict=True)),
-            "per_class_f1": dict(zip(self.said.classes, per_class_f1(counts), strict=True)),
+            **{
+                f"{PER_CLASS}{name}": dict(zip(self.said.classes, scores, strict=True))
+                for name, scores in class_scores(counts).items()
+            },
             "confusion": self.confusion.counts.tolist(),
         }
 
 
 def predict_file(run: LoadedRun, path: Path | str) -> Predicted:
     """Everything that the model of a run says of the samples of a file or folder."""
-    module = run.module()
+    module = run.module
     given = read_inputs(path, run.preprocessing)
     said = module.predict_inputs(given.x)
     counted = (
         None if given.y is None else Confusion(_count(said.codes, given.y, len(said.classes)), said.classes)
     )
-    return Predicted(given, said, counted, module.decision)
+    return Predicted(given, said, counted, module.decision, _trained_on(run, Path(path), len(said.codes)))
+
+
+def _trained_on(run: LoadedRun, path: Path, samples: int) -> bool:
+    """Whether a file holds training samples of the run; of arrays with halves the test half alone is predicted."""
+    if not path.is_file():
+        return False
+    files = run.result.record["data"]["files"]
+    known = {digest for name, digest in files.items() if not name.startswith(TEST_FILE)}
+    tested = sum(map(sum, run.summary.get("confusion", [])))
+    return (is_table(path) or 0 < tested < samples) and sha256_of(path) in known
 
 
 def write_predictions(predicted: Predicted, path: Path) -> None:
     """A CSV file, written whole or not at all: the row or file, the class, the label where it is known, probabilities."""
     write_atomically(path, _csv(predicted).encode(errors="backslashreplace"))
+
+
+def holds_predictions(path: Path) -> bool:
+    """Whether a file begins as one of `write_predictions`."""
+    with path.open("rb") as stream:
+        return HEADER.match(stream.read(LONGEST_HEADER)) is not None
 
 
 def _csv(predicted: Predicted) -> str:

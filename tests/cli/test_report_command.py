@@ -63,6 +63,17 @@ def test_a_folder_that_cannot_be_read_is_left_out_of_a_report(
     assert_refused(call("report", bad), 2, "no method or part 'of_mine'")
 
 
+def test_a_page_is_written_to_an_html_file_alone(swept: Path, tmp_path: Path) -> None:
+    """`report --out sweep.toml` took the place of the sweep, without a word."""
+    (tmp_path / "folder.html").mkdir()
+    (tmp_path / "notes.md").write_text("mine")
+    for out in (swept / "sweep.toml", tmp_path / "notes.md", tmp_path / "report"):
+        assert_refused(call("report", swept, "--out", out), 2, f"ends in .html, not {out}")
+    assert_refused(call("report", swept, "--out", tmp_path / "folder.html"), 2, "which is a folder")
+    assert (tmp_path / "notes.md").read_text() == "mine"
+    assert call("report", swept, "--out", tmp_path / "new" / "page.html").code == 0
+
+
 def test_a_sweep_that_has_not_begun_is_refused(swept: Path, tmp_path: Path) -> None:
     (tmp_path / "sweep.toml").write_bytes((swept / "sweep.toml").read_bytes())
     assert_refused(call("report", tmp_path), 2, "has not begun")

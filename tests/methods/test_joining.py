@@ -184,7 +184,7 @@ def test_a_run_alone_has_no_model_to_use(tmp_path: Path) -> None:
     out = tmp_path / "run"
     start(tiny("method=local", "rounds=1"), out)
     with pytest.raises(ConfigError, match="no model to use: with trained_alone every client has its own"):
-        load_run(out).module()
+        _ = load_run(out).module
     with pytest.raises(ConfigError, match=r"model\.weights: .* has no final weights"):
         start(tiny("rounds=1", f'model.weights="{out}"'), tmp_path / "other")
     found = simulate_in_python(unequal_federation(), "local", rounds=1)

@@ -80,10 +80,10 @@ def test_a_finished_run_runs_code_only_of_a_package_that_is_trusted(
     start(tiny(*NET, "rounds=1", 'method=["fedavg", "ldam"]'), tmp_path / "run")
     sys.modules.pop(package)
     with pytest.raises(ConfigError, match=f"if you trust it, set {TRUSTED}=foreign_nets"):
-        cp.load_run(tmp_path / "run").module()
+        _ = cp.load_run(tmp_path / "run").module
     assert package not in sys.modules
     monkeypatch.setenv(TRUSTED, "other,foreign_nets")
-    module = cp.load_run(tmp_path / "run").module()
+    module = cp.load_run(tmp_path / "run").module
     assert list(module.model.state_dict()) == ["scale", "first.weight", "first.bias", "fc.weight"]
     assert module(torch.zeros(2, 1, 8, 8, dtype=torch.uint8)).shape == (2, 10)
 

@@ -47,6 +47,17 @@ def test_a_disk_that_is_full_leaves_the_old_file_and_no_other(tmp_path: Path) ->
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"a": b"old"}
 
 
+def test_an_error_names_the_file_and_not_the_temporary_one(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "text").write_text("x")
+    for path in (tmp_path / "no" / "a", tmp_path / "folder", tmp_path / "text" / "a"):
+        with pytest.raises(OSError, match=r"Errno") as caught:
+            write_atomically(path, b"new")
+        assert caught.value.filename == str(path)
+        assert ".partial" not in str(caught.value)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "text"]
+
+
 def test_an_interrupted_write_leaves_the_old_file_and_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

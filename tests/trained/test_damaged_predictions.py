@@ -13,7 +13,7 @@ from PIL import Image
 from runs import assert_refused, call
 from used_runs import Used
 
-EARLIER = "row,class\n1,kept\n"
+EARLIER = "row,class,p(kept)\n1,kept,1\n"
 
 Damage = Callable[[Path], Path]  # a folder with copies of a run's files -> the file to predict
 
@@ -141,8 +141,48 @@ def test_the_file_to_predict_is_never_written_over(table: Used, tmp_path: Path) 
     assert (tmp_path / "mine.csv").read_bytes() == table.test.read_bytes()
 
 
-def test_a_folder_that_is_not_there_is_named(table: Used, tmp_path: Path) -> None:
-    assert_refused(call("predict", table.run, table.test, "-o", tmp_path / "no" / "p.csv"), 4, "No such file")
+def test_a_place_that_cannot_be_written_is_named_before_the_model_is_loaded(tmp_path: Path) -> None:
+    """The words were those on a temporary file, and came last, with the exit code of a run to be resumed."""
+    (tmp_path / "text").write_text("x")
+    no_run, file = tmp_path / "no run", tmp_path / "no file.csv"  # neither is asked for
+    for out, words in {
+        tmp_path / "no" / "p.csv": f"needs the folder {tmp_path / 'no'}, which is not there",
+        tmp_path / "text" / "p.csv": f"needs the folder {tmp_path / 'text'}",
+        tmp_path: f"--out must be a file, not {tmp_path}, which is a folder",
+        Path("/dev/null"): "--out must be a file, not /dev/null",
+    }.items():
+        assert_refused(call("predict", no_run, file, "-o", out), 2, words)
+
+
+@pytest.mark.parametrize("name", ["summary.json", "new.csv", "checkpoints/new.csv"])
+@pytest.mark.parametrize("force", [(), ("--force",)], ids=["plain", "force"])
+def test_nothing_is_written_into_a_run(
+    name: str, force: tuple[str, ...], table: Used, tmp_path: Path
+) -> None:
+    """`-o RUN/summary.json` destroyed the run."""
+    shutil.copytree(table.run, tmp_path / "run")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    refused = call("predict", tmp_path / "run", table.test, "-o", tmp_path / "run" / name, *force)
+    assert_refused(refused, 2, "must not lie in the folder of a run")
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_only_predictions_are_written_over_without_force(table: Used, tmp_path: Path) -> None:
+    out = tmp_path / "mine.csv"
+    for other in ("row,class\n1,mine\n", "precious\n", ""):
+        out.write_text(other)
+        refused = call("predict", table.run, table.test, "-o", out)
+        assert_refused(refused, 2, "mine.csv is there already and holds no predictions", "--force")
+        assert out.read_text() == other
+    assert call("predict", table.run, table.test, "-o", out, "--force").code == 0
+    first = out.read_bytes()
+    assert call("predict", table.run, table.test, "-o", out).code == 0
+    assert out.read_bytes() == first
+
+
+def test_an_experiment_called_config_is_no_run(table: Used, tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text("rounds = 1\n")
+    assert call("predict", table.run, table.test, "-o", tmp_path / "p.csv").code == 0
 
 
 def test_a_missing_pyarrow_is_one_line(table: Used, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,7 @@ from counterpoise.metrics.roc import histograms
 from counterpoise.metrics.scoring import Scoring
 from counterpoise.metrics.shots import Shots
 from counterpoise.metrics.threshold import Decision, choose_threshold, confusion_at
+from counterpoise.trained.load import LoadedRun
 
 SCRIPTS = ("example_torch.py", "example_onnx.py")
 
@@ -70,6 +71,26 @@ def test_predict_gives_the_confusion_at_the_threshold_exactly(decided: Used, tmp
     assert [label == found["positive"] for label in said.labels] == called.tolist()
 
 
+def test_a_frame_of_classes_is_of_what_the_model_answers_and_says_so(decided: Used) -> None:
+    """It had the recalls of the more probable class, beside confusion counts at the threshold."""
+    run, summary = cp.load_run(decided.run), read_summary(decided.run)
+    frame, counts = run.frame("classes"), run.confusion().counts
+    assert frame["recall"].tolist() == pytest.approx((counts.diagonal() / counts.sum(1)).tolist())
+    assert frame["precision"].tolist() == pytest.approx((counts.diagonal() / counts.sum(0)).tolist())
+    positive = run.experiment.data.positive
+    assert frame.loc[positive, "f1"] == pytest.approx(summary["threshold_f1"])
+    assert frame["more_probable_recall"].tolist() == summary["per_class_recall"] != frame["recall"].tolist()
+    assert frame["auroc"].tolist() == summary["per_class_auroc"]  # needs no answers
+    assert f"at threshold {summary['threshold']:.4g}" in str(frame)
+
+
+def test_a_run_shows_the_scores_of_the_model_that_answers(decided: Used) -> None:
+    run = cp.load_run(decided.run)
+    [line] = [line for line in repr(run).splitlines() if line.startswith("answers: called ")]
+    assert f"balanced accuracy {100 * run['threshold_balanced_accuracy']:.1f} %" in line
+    assert line.endswith("the scores above are of the more probable class")
+
+
 def test_the_terminal_says_from_which_probability_on(decided: Used, tmp_path: Path) -> None:
     said = call("predict", decided.run, decided.test, "-o", tmp_path / "p.csv").out
     assert "from a probability of 0." in said
@@ -92,6 +113,21 @@ def test_exported_programs_and_the_card_go_by_the_threshold(tmp_path: Path) -> N
     card = (folder / "model-card.md").read_text()
     assert "a sample is called ill from a probability of 0." in card
     assert "At it, on the test set: recall " in card
+    check_card(card, cp.load_run(used.run))
+
+
+def check_card(card: str, run: LoadedRun) -> None:
+    """The table of classes is of what the examples answer; the other scores are named for what they are."""
+    counts = run.confusion().counts
+    recalls = dict(zip(run.classes, counts.diagonal() / counts.sum(1), strict=True))
+    for name, recall in recalls.items():
+        [row] = [line for line in card.splitlines() if line.startswith(f"| {name} |")]
+        assert f" {100 * recall:.1f} % |" in row
+    assert "Recall at the threshold with Wilson's interval" in card
+    assert "for the more probable class as the answer, without the threshold" in card
+    assert "scores above" not in card
+    worst = min(recalls, key=lambda name: recalls[name])
+    assert f"The class {worst} is recognised least: {100 * recalls[worst]:.2f} %" in card
 
 
 def test_where_no_threshold_does_the_more_probable_class_is_the_answer(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def printed(exported: dict[str, Path], table: Used, arrays: Used) -> dict[tuple[
 
 @pytest.mark.parametrize("script", SCRIPTS)
 @pytest.mark.parametrize("kind", ["table", "arrays"])
-def test_ten_lines_without_this_package_give_the_answers_of_the_run(
+def test_a_page_without_this_package_give_the_answers_of_the_run(
     kind: str,
     script: str,
     exported: dict[str, Path],
@@ -92,7 +92,7 @@ def test_ten_lines_without_this_package_give_the_answers_of_the_run(
     shares = np.array([row[1:] for row in rows], dtype=float)
     assert np.abs(shares - said.probabilities.numpy()).max() < 1e-4  # four digits are printed
     text = (exported[kind] / script).read_text()
-    assert sum(bool(line.strip()) for line in text.splitlines()[1:]) <= 10
+    assert sum(bool(line.strip()) for line in text.splitlines()[1:]) <= 30
     assert "counterpoise" not in text
 
 
@@ -118,7 +118,7 @@ def test_onnx_and_plain_pytorch_agree(kind: str, exported: dict[str, Path]) -> N
 
 
 def test_the_weights_are_the_networks_state_dict(exported: dict[str, Path], arrays: Used) -> None:
-    state = cp.load_run(arrays.run).module().model.state_dict()
+    state = cp.load_run(arrays.run).module.model.state_dict()
     found = load_file(exported["arrays"] / "model.safetensors")
     assert found.keys() == state.keys()
     assert all(torch.equal(found[name], state[name]) for name in state)

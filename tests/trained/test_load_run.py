@@ -22,8 +22,10 @@ from counterpoise.errors import ConfigError, DataError, RunError
 from counterpoise.results.results import read_result
 from counterpoise.run.runner import resume, start
 from counterpoise.run.store.folder import RunFolder
+from counterpoise.run.trained import TrainedModel
 from counterpoise.server.cohort import Cohort
 from counterpoise.trained.load import LoadedRun
+from counterpoise.trained.outcome import RunOutcome
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +93,19 @@ def test_an_outcome_is_five_lines(table: Used, named: Path) -> None:
         assert one._repr_html_().count("<br>") == 4
 
 
+def test_an_outcome_is_used_alike_from_python_and_from_its_folder(arrays: Used) -> None:
+    """`module` was an attribute of the one and a method of the other."""
+    outcome = cp.simulate(cp.split(cp.load_data("digits"), clients=2), rounds=1)
+    for one in (outcome, cp.load_run(arrays.run)):
+        assert isinstance(one, RunOutcome)
+        assert isinstance(one.module, TrainedModel)
+        assert one.module is one.module
+        assert one.classes == one.module.classes == one.confusion().classes
+        assert dict(one) == one.summary
+        assert ".module," in repr(one)
+        assert "module()" not in repr(one)
+
+
 def test_names_in_an_outcome_cannot_become_markup(tmp_path: Path) -> None:
     rows = [[k % 7, ("<b>x", "y")[k % 2]] for k in range(40)]
     path = write_rows(tmp_path / "<i>.csv", ["a", "l"], rows)
@@ -120,7 +135,7 @@ def test_a_model_in_double_precision_with_a_frozen_body_is_loaded_as_it_was(tmp_
     start(tiny("rounds=1", "engine.dtype=float64", "model.freeze=['body.*']"), tmp_path / "run")
     run, test = cp.load_run(tmp_path / "run"), cp.load_data("digits").test
     assert float((run.predict(test.x).codes == test.y).double().mean()) == run["accuracy"]
-    assert {p.dtype for p in run.module().parameters()} == {torch.float64}
+    assert {p.dtype for p in run.module.parameters()} == {torch.float64}
 
 
 def test_preprocessing_changes_no_result(table: Used) -> None:
@@ -138,7 +153,7 @@ def test_an_unfinished_run_has_frames_and_no_model(named: Path, tmp_path: Path) 
     assert len(run.frame()) == 4
     assert "not finished" in repr(run)
     with pytest.raises(RunError, match="counterpoise resume"):
-        run.module()
+        _ = run.module
 
 
 def test_a_run_of_an_older_version_gets_its_preprocessing_when_it_is_resumed(
@@ -147,7 +162,7 @@ def test_a_run_of_an_older_version_gets_its_preprocessing_when_it_is_resumed(
     shutil.copytree(table.run, tmp_path / "run")
     RunFolder(tmp_path / "run").preprocessing.unlink()
     with pytest.raises(DataError, match=r"preprocessing\.json is missing"):
-        cp.load_run(tmp_path / "run").module()
+        _ = cp.load_run(tmp_path / "run").module
     resume(tmp_path / "run")
     wanted = (table.run / "preprocessing.json").read_bytes()
     assert (tmp_path / "run" / "preprocessing.json").read_bytes() == wanted

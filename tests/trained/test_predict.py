@@ -101,6 +101,32 @@ def test_columns_in_another_order_and_further_ones_change_nothing(table: Used, t
     assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
 
 
+def test_scores_on_the_training_file_are_said_to_be_no_test(
+    table: Used, arrays: Used, tmp_path: Path
+) -> None:
+    """They were printed as if they were a test. Of an npz with halves the test half alone is predicted."""
+    whole, words = tmp_path / "whole.npz", "warning: the run was trained on some of these rows"
+    with np.load(arrays.test) as file:
+        np.savez(whole, x=file["x"], y=file["y"])
+    run = make_run(tmp_path / "run", {"name": "arrays", "path": str(whole)}, rounds=1)
+    for folder, given, trained_on in (
+        (table.run, table.data, True),
+        (table.run, table.test, False),
+        (run, whole, True),
+        (arrays.run, arrays.data, False),
+        (arrays.run, arrays.test, False),
+    ):
+        finished = call("predict", folder, given, "-o", tmp_path / "p.csv", "--json")
+        assert (words in finished.err) == trained_on == json.loads(finished.out)["trained_on"]
+
+
+def test_a_test_file_of_its_own_was_not_trained_on(table: Used, tmp_path: Path) -> None:
+    data = {"name": "table", "path": str(table.data), "label": "cultivar", "test": str(table.test)}
+    run = make_run(tmp_path / "run", data, rounds=1)
+    assert not predicted(run, table.test, "-o", tmp_path / "p.csv")["trained_on"]
+    assert predicted(run, table.data, "-o", tmp_path / "p.csv")["trained_on"]
+
+
 def test_a_file_without_labels_has_no_scores(table: Used, tmp_path: Path) -> None:
     pd.read_csv(table.test).drop(columns="cultivar").to_csv(tmp_path / "new.csv", index=False)
     finished = call("predict", table.run, tmp_path / "new.csv", "-o", tmp_path / "p.csv")
@@ -156,13 +182,13 @@ def test_an_array_without_names_is_no_row_of_a_table(table: Used) -> None:
             DataError, match="the model takes a data frame, columns by name, or one dict per row"
         ):
             run.predict(given)
-    hits = run.module()(encoded.x).argmax(1) == encoded.y
+    hits = run.module(encoded.x).argmax(1) == encoded.y
     assert float(hits.double().mean()) == run["accuracy"]
 
 
 def test_a_module_in_training_predicts_by_its_running_statistics(tmp_path: Path) -> None:
     model = {"name": "mlp", "hidden": [8], "norm": "batch"}
-    module = cp.load_run(make_run(tmp_path / "run", {"name": "digits"}, rounds=1, model=model)).module()
+    module = cp.load_run(make_run(tmp_path / "run", {"name": "digits"}, rounds=1, model=model)).module
     x = cp.load_data("digits").test.x
     wanted = module.predict(x).probabilities
     assert torch.equal(module.train().predict(x).probabilities, wanted)
@@ -188,7 +214,7 @@ def test_pixels_are_taken_as_they_were_and_shares_of_one_are_refused(arrays: Use
         x, y = file["x"], file["y"]
     said = run.predict(x)
     assert float((said.codes.numpy() == y).mean()) == run["accuracy"]
-    assert torch.equal(run.module()(torch.from_numpy(x)).argmax(1), said.codes)
+    assert torch.equal(run.module(torch.from_numpy(x)).argmax(1), said.codes)
     assert torch.equal(run.predict(x.astype(np.int32)[:, None]).codes, said.codes)
     with pytest.raises(DataError, match="whole numbers from 0 to 255"):
         run.predict(x / 255)
