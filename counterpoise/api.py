@@ -27,7 +27,7 @@ from counterpoise.run.simulation import Simulation
 from counterpoise.run.summary import summarise
 from counterpoise.run.trained import TrainedModel, decision_of
 from counterpoise.server.cohort import Cohort
-from counterpoise.server.round import ServerState
+from counterpoise.server.state import ServerState
 from counterpoise.trained.outcome import RunOutcome
 
 __all__ = ["SimulationResult", "load_data", "simulate", "split"]

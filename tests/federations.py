@@ -38,7 +38,7 @@ from counterpoise.data.federation import Federation
 from counterpoise.engines.choose import EngineSettings
 from counterpoise.run.joined import join, share_samples
 from counterpoise.run.simulation import Simulation, advance
-from counterpoise.server.round import ServerState
+from counterpoise.server.state import ServerState
 
 GPU = "cuda"
 GPU_LOOP, GPU_STACKED = replace(LOOP, device=GPU), replace(STACKED, device=GPU)

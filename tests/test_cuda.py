@@ -41,7 +41,7 @@ from counterpoise.engines.choose import EngineSettings
 from counterpoise.errors import ConfigError
 from counterpoise.metrics.scoring import count_all
 from counterpoise.run.simulation import evaluate
-from counterpoise.server.round import ServerState
+from counterpoise.server.state import ServerState
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU on this machine")
 

@@ -24,8 +24,8 @@ from counterpoise.models.model import MODELS
 from counterpoise.run.build import build_simulation
 from counterpoise.run.simulation import Simulation
 from counterpoise.server.cohort import Cohort
-from counterpoise.server.round import Outcome, ServerState
 from counterpoise.server.search import propose_tasks
+from counterpoise.server.state import Outcome, ServerState
 
 SIZES = (20, 50, 13, 30, 7, 1)  # not in order, so that an engine that sorts its clients must undo it
 CLASSES = 4

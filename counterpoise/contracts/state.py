@@ -25,7 +25,8 @@ from counterpoise.core.rng import generator
 from counterpoise.core.tree import Tree, take
 from counterpoise.metrics.scoring import count
 from counterpoise.run.simulation import Simulation
-from counterpoise.server.round import ServerState, announce
+from counterpoise.server.round import announce
+from counterpoise.server.state import ServerState
 
 EVERYONE = range(len(SIZES))
 PERMUTATIONS = 50

@@ -12,7 +12,7 @@ from counterpoise.core.rounds import counted
 from counterpoise.metrics.catalogue import find, headline
 from counterpoise.results.results import RunResult
 from counterpoise.run.summary import LAST
-from counterpoise.server.round import Outcome
+from counterpoise.server.state import Outcome
 
 At = Literal["last", "best", "mean_last_10"]
 MOMENTS: tuple[At, ...] = ("last", "best", "mean_last_10")

@@ -10,7 +10,7 @@ from counterpoise.errors import RunError
 from counterpoise.run.early_stopping import EarlyStopping
 from counterpoise.run.giving_up import Rows, SkippedRounds
 from counterpoise.run.simulation import Simulation, advance, evaluate
-from counterpoise.server.round import Outcome, ServerState
+from counterpoise.server.state import Outcome, ServerState
 
 
 class Ended(NamedTuple):

@@ -8,7 +8,7 @@ from typing import Any
 
 from counterpoise.errors import RunError
 from counterpoise.server.replies import DIVERGED
-from counterpoise.server.round import Outcome
+from counterpoise.server.state import Outcome
 
 Rows = Sequence[Mapping[str, Any]]
 

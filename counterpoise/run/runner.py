@@ -28,7 +28,7 @@ from counterpoise.run.store.restore import restore, rows_before
 from counterpoise.run.store.run import conclude, found_run, keep_start, new_run, record_round, resumable
 from counterpoise.run.store.stored import Run
 from counterpoise.run.track import check_tracker, tracked
-from counterpoise.server.round import ServerState
+from counterpoise.server.state import ServerState
 
 
 class Member(NamedTuple):

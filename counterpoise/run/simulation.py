@@ -29,9 +29,6 @@ from counterpoise.run.planning import check_patience, planning_part
 from counterpoise.run.scorer import Presented, Scorer
 from counterpoise.server.cohort import Cohort
 from counterpoise.server.round import (
-    Outcome,
-    Server,
-    ServerState,
     announce,
     ask_everyone,
     conclude,
@@ -41,6 +38,7 @@ from counterpoise.server.round import (
     present,
 )
 from counterpoise.server.search import propose_tasks
+from counterpoise.server.state import Outcome, Server, ServerState
 
 
 @dataclass(frozen=True)

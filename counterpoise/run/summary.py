@@ -9,7 +9,7 @@ from counterpoise.core.codec import digest
 from counterpoise.metrics.catalogue import find, headline
 from counterpoise.run.early_stopping import EarlyStopping
 from counterpoise.run.simulation import Simulation
-from counterpoise.server.round import Outcome, ServerState
+from counterpoise.server.state import Outcome, ServerState
 
 LAST = 10
 MOST_CLASSES = 200  # up to which a summary holds the confusion counts

@@ -18,7 +18,7 @@ from counterpoise.data.federation import Federation
 from counterpoise.engines.choose import EngineSettings
 from counterpoise.models.model import MODELS
 from counterpoise.run.build import build_simulation
-from counterpoise.server.round import ServerState
+from counterpoise.server.state import ServerState
 
 LOOP, STACKED = EngineSettings("loop", "cpu", processes=1), EngineSettings("stacked", "cpu", chunk=2)
 

@@ -22,7 +22,7 @@ from counterpoise.core.part import ClientData, Part, Visit
 from counterpoise.core.tree import Tree
 from counterpoise.engines.choose import EngineSettings
 from counterpoise.run.simulation import Simulation
-from counterpoise.server.round import ServerState
+from counterpoise.server.state import ServerState
 
 ENGINES = {
     "loop": LOOP,

@@ -15,7 +15,7 @@ from counterpoise.core.tree import leaves
 from counterpoise.run.assemble import assemble
 from counterpoise.run.config.experiment import make_experiment
 from counterpoise.run.simulation import Simulation
-from counterpoise.server.round import ServerState
+from counterpoise.server.state import ServerState
 
 SETTING: dict[str, Any] = {
     "method": "scaffold",

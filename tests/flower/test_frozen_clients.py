@@ -26,7 +26,7 @@ from counterpoise.flower.refusal import Refused
 from counterpoise.metrics.scoring import count
 from counterpoise.run.config.experiment import parse_experiment
 from counterpoise.run.runner import start
-from counterpoise.server.round import ServerState
+from counterpoise.server.state import ServerState
 
 
 def _frozen() -> nn.Module:

@@ -21,7 +21,7 @@ from counterpoise.core.part import Measurement, Pair
 from counterpoise.core.tree import Tree, tmap
 from counterpoise.engines.workplace import Engine
 from counterpoise.flower.records import pack_tree, unpack_tree
-from counterpoise.server.round import ServerState
+from counterpoise.server.state import ServerState
 
 SPEC: MethodSpec = ["fedavg", {"prioritised_weighting": {"workers": 6}}]  # everybody judges every model
 COHORT, WORKER = (1, 3), 4  # the worker trains no model itself

@@ -20,7 +20,7 @@ from counterpoise.core.tree import Tree, leaves
 from counterpoise.flower.memory import DiskMemory
 from counterpoise.flower.server import KEPT, RoundPolicy
 from counterpoise.run.simulation import Simulation
-from counterpoise.server.round import ServerState
+from counterpoise.server.state import ServerState
 
 DTYPES = {"float64": (torch.float64, 1e-6), "float32": (torch.float32, 1e-4)}
 

@@ -20,7 +20,7 @@ from counterpoise.flower.memory import FIRST, KEPT_RUNS, DiskMemory, next_token
 from counterpoise.flower.refusal import Refused
 from counterpoise.flower.server import KEPT, RoundPolicy
 from counterpoise.run.simulation import Simulation
-from counterpoise.server.round import ServerState
+from counterpoise.server.state import ServerState
 
 ALL = range(6)
 

@@ -33,7 +33,7 @@ from counterpoise.core.tree import tmap
 from counterpoise.flower.records import pack_tree, unpack_tree
 from counterpoise.flower.server import KEPT
 from counterpoise.metrics.scoring import count
-from counterpoise.server.round import ServerState
+from counterpoise.server.state import ServerState
 
 
 def _digest(state: ServerState) -> str:

@@ -29,7 +29,7 @@ from counterpoise.flower.sums import SUM, KeptFiles, read_sum
 from counterpoise.privacy.frame import unpack
 from counterpoise.privacy.identity import Unsigned
 from counterpoise.run.store.folder import RunFolder
-from counterpoise.server.round import ServerState
+from counterpoise.server.state import ServerState
 
 COUNTING: list[Any] = ["fedavg", "logit_adjustment", {"weighted_ce": {"counts": "global"}}]
 OWN = {

@@ -22,7 +22,7 @@ from counterpoise.core.method import PARTS, MethodSpec
 from counterpoise.flower.roster import Roster
 from counterpoise.flower.server import RoundPolicy
 from counterpoise.run.simulation import Simulation
-from counterpoise.server.round import Outcome, ServerState
+from counterpoise.server.state import Outcome, ServerState
 
 COHORT, BAD = (0, 1, 2, 4), 2
 

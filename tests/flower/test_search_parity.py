@@ -16,7 +16,7 @@ from local_grid import over_flower
 from counterpoise.core.codec import digest
 from counterpoise.core.local import Local
 from counterpoise.core.method import MethodSpec
-from counterpoise.server.round import ServerState
+from counterpoise.server.state import ServerState
 
 QUICK = Local(lr=0.5, batch_size=12)
 SEARCHES: list[MethodSpec] = [

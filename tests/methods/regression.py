@@ -21,7 +21,7 @@ from counterpoise.core.method import MethodSpec
 from counterpoise.core.rng import generator
 from counterpoise.core.tree import Params
 from counterpoise.run.simulation import Simulation
-from counterpoise.server.round import ServerState
+from counterpoise.server.state import ServerState
 
 Vector: TypeAlias = NDArray[np.float64]
 Batch: TypeAlias = tuple[Vector, NDArray[np.int64]]

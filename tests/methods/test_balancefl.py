@@ -28,7 +28,8 @@ from counterpoise.engines.choose import EngineSettings
 from counterpoise.engines.opening import open_task
 from counterpoise.errors import ConfigError
 from counterpoise.run.simulation import Simulation
-from counterpoise.server.round import ServerState, announce
+from counterpoise.server.round import announce
+from counterpoise.server.state import ServerState
 
 OFF = {"inherit": 0.0, "entropy": 0.0, "noise": 0.0, "restrict": False}
 ENGINES = {"loop": LOOP, "stacked": EngineSettings("stacked", "cpu", chunk=2)}

@@ -15,7 +15,7 @@ from counterpoise.core.method import PARTS, build_method
 from counterpoise.errors import ConfigError
 from counterpoise.parts.duals import KNOB, loss_factors
 from counterpoise.run.simulation import Simulation
-from counterpoise.server.round import ServerState
+from counterpoise.server.state import ServerState
 
 
 def _losses(sim: Simulation, state: ServerState) -> list[float]:

@@ -15,7 +15,7 @@ from counterpoise.metrics.scoring import count
 from counterpoise.models.sparse_frame import SparseFrame
 from counterpoise.parts.aligned import BIAS, NEVER, SHOWN, WEIGHT
 from counterpoise.run.simulation import Simulation
-from counterpoise.server.round import ServerState
+from counterpoise.server.state import ServerState
 
 WHOLE = Local(lr=0.2, batch_size=50, batching="pad")  # client 3 has 30 samples: one batch per round
 OWNED = (1, 2, 3)  # classes of client 3

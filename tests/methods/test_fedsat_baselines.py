@@ -16,7 +16,7 @@ from counterpoise.core.tree import Params
 from counterpoise.engines.choose import EngineSettings
 from counterpoise.parts.elastic import begins_within
 from counterpoise.run.simulation import Simulation
-from counterpoise.server.round import ServerState
+from counterpoise.server.state import ServerState
 
 LR, STEPS = 0.05, 3
 LOCAL = Local(lr=LR, batch_size=50, epochs=STEPS, batching="pad")  # every epoch is one batch

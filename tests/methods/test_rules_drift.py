@@ -24,7 +24,7 @@ from scipy.optimize import minimize
 from counterpoise.core.local import Local, factor
 from counterpoise.core.tree import zeros
 from counterpoise.server.cohort import Cohort
-from counterpoise.server.round import ServerState
+from counterpoise.server.state import ServerState
 
 SIZE = 4 * FEATURES + 4
 

@@ -23,7 +23,8 @@ from counterpoise.parts.aggregation_balancer import balanced_shares
 from counterpoise.parts.averaging import normalised_averaging
 from counterpoise.run.simulation import Simulation
 from counterpoise.server.replies import treat_replies, weigh_replies
-from counterpoise.server.round import ServerState, diagnose
+from counterpoise.server.round import diagnose
+from counterpoise.server.state import ServerState
 
 EXAMPLE = [0.90, 0.95, 0.99, 0.999]
 EVERYONE = range(6)

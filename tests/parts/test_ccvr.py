@@ -30,7 +30,7 @@ from counterpoise.errors import ConfigError
 from counterpoise.models.heads import CosineHead
 from counterpoise.parts.ccvr import ClassSums, Gaussians, class_sums, fit_head, gaussians
 from counterpoise.run.simulation import Simulation
-from counterpoise.server.round import ServerState
+from counterpoise.server.state import ServerState
 from counterpoise.system import capacity
 
 SPEC = ["fedavg", {"ccvr": {"samples": 80, "steps": 40}}]

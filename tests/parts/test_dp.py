@@ -40,7 +40,7 @@ from counterpoise.parts import dp as privacy
 from counterpoise.parts.dp import epsilon
 from counterpoise.run.simulation import Simulation
 from counterpoise.server.cohort import Cohort
-from counterpoise.server.round import ServerState
+from counterpoise.server.state import ServerState
 
 UNIFORM = {"fedavg": {"weighting": "uniform"}}
 

@@ -17,7 +17,8 @@ from counterpoise.models.heads import CosineHead
 from counterpoise.parts.class_gradients import class_gradients, gradients_of, over_holders, take_of_each
 from counterpoise.parts.federated_features import match, mismatch, retrain
 from counterpoise.run.simulation import Simulation
-from counterpoise.server.round import ServerState, announce
+from counterpoise.server.round import announce
+from counterpoise.server.state import ServerState
 
 SPEC = {"creff": QUICK["creff"]}
 

@@ -22,7 +22,7 @@ from counterpoise.core.tree import Tree
 from counterpoise.errors import ConfigError
 from counterpoise.parts.gradient_balancer import Gains, control, factors, prior_shares, tail_of
 from counterpoise.run.simulation import Simulation
-from counterpoise.server.round import ServerState
+from counterpoise.server.state import ServerState
 
 GAPS = st.lists(st.floats(-5, 5), min_size=1, max_size=12)
 NORMS = st.lists(st.floats(0.01, 100), min_size=2, max_size=12)

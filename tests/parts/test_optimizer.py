@@ -19,7 +19,7 @@ from counterpoise.core.rng import generator
 from counterpoise.errors import ConfigError
 from counterpoise.parts.optimizer import adam, with_local
 from counterpoise.run.simulation import Simulation
-from counterpoise.server.round import ServerState
+from counterpoise.server.state import ServerState
 
 ADAPTIVE: tuple[Optimizer, Optimizer] = ("adam", "adamw")
 BASE = Local(lr=0.3, batch_size=12, epochs=2)

@@ -15,7 +15,7 @@ from counterpoise.core.tree import multiply, subtract
 from counterpoise.parts.class_gradients import take_of_each
 from counterpoise.parts.rebalanced_head import as_long_as, balanced_gradient, balanced_set
 from counterpoise.run.simulation import Simulation
-from counterpoise.server.round import ServerState
+from counterpoise.server.state import ServerState
 
 WHOLE = Local(lr=0.2, batch_size=64)  # one step
 

@@ -6,7 +6,7 @@ import pytest
 from federations import ask_clients, distance, simulate, small_model
 
 from counterpoise.core.local import Local
-from counterpoise.server.round import Outcome, ServerState
+from counterpoise.server.state import Outcome, ServerState
 
 
 def _one_step(rho: float) -> tuple[ServerState, Outcome]:

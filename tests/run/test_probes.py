@@ -28,7 +28,7 @@ from counterpoise.run.runner import resume, start
 from counterpoise.run.simulation import Simulation, advance, evaluate
 from counterpoise.run.store.folder import RunFolder, read_rows
 from counterpoise.run.track import scores_of
-from counterpoise.server.round import ServerState
+from counterpoise.server.state import ServerState
 
 PROBED = 'evaluate.probes=["concentration"]'
 

@@ -26,7 +26,7 @@ from counterpoise.run.runner import Member, resume, run_together, start
 from counterpoise.run.simulation import Simulation
 from counterpoise.run.store.folder import RunFolder
 from counterpoise.server.cohort import Cohort
-from counterpoise.server.round import ServerState
+from counterpoise.server.state import ServerState
 
 ROUNDS = 4
 SECRET = ('method=["fedavg", { dp = { clip = 0.5 } }]', f"rounds={ROUNDS}")

@@ -11,7 +11,7 @@ from counterpoise.core.method import build_method, compose
 from counterpoise.core.part import Exchange, Part
 from counterpoise.core.tree import Tree, bytes_of
 from counterpoise.run.simulation import Simulation
-from counterpoise.server.round import ServerState
+from counterpoise.server.state import ServerState
 
 
 def _hits_by_hand(sim: Simulation, state: ServerState, client: int, workers: tuple[int, ...]) -> int:

@@ -13,7 +13,7 @@ from counterpoise.run.store.describe import record_again
 from counterpoise.run.store.facts import check_facts
 from counterpoise.run.store.folder import ChangedLogError, parse_rows
 from counterpoise.run.store.stored import Run
-from counterpoise.server.round import ServerState
+from counterpoise.server.state import ServerState
 
 
 def restore(run: Run) -> tuple[ServerState, float]:

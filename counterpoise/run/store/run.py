@@ -25,7 +25,7 @@ from counterpoise.run.store.folder import RunFolder, parse_rows
 from counterpoise.run.store.seal import SEAL, digest_of, read_sealed, seal
 from counterpoise.run.store.stored import Run
 from counterpoise.run.summary import summarise
-from counterpoise.server.round import ServerState
+from counterpoise.server.state import ServerState
 from counterpoise.system.atomic import clear_temporaries, write_atomically
 from counterpoise.system.toml import parse_toml, write_toml
 
