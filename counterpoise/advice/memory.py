@@ -12,16 +12,20 @@ from counterpoise.system.atomic import write_atomically
 
 
 class Memory:
-    """The file advice.json: another goal starts with a new plan, more minutes with new finals; both reuse runs."""
+    """The file advice.json: another goal starts with a new plan, more minutes with new finals; both reuse runs.
+
+    Fewer minutes keep the plan: what has run is there, whatever the time.
+    """
 
     def __init__(self, path: Path, goal: str, minutes: float) -> None:
         self._path = path
         known = _read(path)
         if known.get("goal") != goal:
             known = {}
-        elif known.get("minutes") != minutes:
+        planned = known.get("minutes", 0.0)
+        if minutes > planned:
             known.pop("finals", None)
-        self._kept = known | {"goal": goal, "minutes": minutes}
+        self._kept = known | {"goal": goal, "minutes": max(minutes, planned)}
 
     @property
     def spent(self) -> float:
@@ -47,6 +51,12 @@ class Memory:
     def finals(self) -> Rung | None:
         known = self._kept.get("finals")
         return None if known is None else Rung(*known)
+
+    @property
+    def reached(self) -> tuple[list[str], Rung] | None:
+        """The finals that told most: names of their trials, and how far these ran."""
+        known = self._kept.get("reached")
+        return None if known is None else (known[0], Rung(*known[1]))
 
     def keep(self, **values: Any) -> None:
         """Remember values, at once and whole."""

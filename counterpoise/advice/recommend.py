@@ -63,23 +63,23 @@ def gain_of(label: str, differences: Sequence[float], held: Held, compared: int)
 
 
 def gains_of(finals: Finals, baseline: str, goal: Goal, held: Held) -> list[Gain]:
-    """Every finalist against the baseline on the seeds that all of them finished, the best first.
+    """Every finalist against the baseline, the best first."""
+    found = differences_of(finals, baseline, goal)
+    gains = [gain_of(label, values, held, len(found)) for label, values in found.items() if values]
+    return sorted(gains, key=lambda gain: -gain.mean)
+
+
+def differences_of(finals: Finals, baseline: str, goal: Goal) -> dict[str, list[float]]:
+    """Every finalist minus the baseline on the seeds that all of them finished.
 
     One that has fewer than half the baseline's seeds failed with the others, and is left out.
     """
     scores = {label: _scores(runs, goal) for label, runs in finals.items()}
     least = len(scores[baseline]) / 2
     known = {label: by_seed for label, by_seed in scores.items() if by_seed and len(by_seed) >= least}
-    if baseline not in known:
-        return []
-    seeds = sorted(set.intersection(*(set(by_seed) for by_seed in known.values())))
-    others = [label for label in known if label != baseline]
-    gains = [
-        gain_of(label, [known[label][seed] - known[baseline][seed] for seed in seeds], held, len(others))
-        for label in others
-        if seeds
-    ]
-    return sorted(gains, key=lambda gain: -gain.mean)
+    base = known.pop(baseline, {})
+    seeds = sorted(set(base).intersection(*known.values()))
+    return {label: [by_seed[seed] - base[seed] for seed in seeds] for label, by_seed in known.items()}
 
 
 def conclude(

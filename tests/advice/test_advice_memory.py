@@ -29,6 +29,14 @@ def test_more_minutes_keep_the_rungs_and_plan_the_finals_anew(tmp_path: Path) ->
     assert (longer.spent, longer.rungs, longer.finals) == (12.5, [Rung(14, 10, 1)], None)
 
 
+def test_fewer_minutes_keep_the_whole_plan_and_so_does_the_first_question_after_them(tmp_path: Path) -> None:
+    remembered(tmp_path / "advice.json")
+    for minutes in (1.0, 5.0):
+        again = Memory(tmp_path / "advice.json", "macro_f1", minutes)
+        again.keep(spent=20.0)
+        assert again.finals == Rung(4, 20, 10)
+
+
 def test_another_goal_starts_with_a_new_plan(tmp_path: Path) -> None:
     remembered(tmp_path / "advice.json")
     other = Memory(tmp_path / "advice.json", "auprc", 5.0)

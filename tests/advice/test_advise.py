@@ -147,6 +147,14 @@ def test_a_race_that_was_stopped_goes_on_to_the_same_end(plain: Advice, tmp_path
     assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("tuning/*/metrics.jsonl")} == before
 
 
+@pytest.mark.parametrize("minutes", [1e-6, LONG, LONG + 1])
+def test_what_was_reached_stays_whatever_the_minutes(minutes: float, plain: Advice) -> None:
+    known = plain.out / "advice.json"
+    known.write_text(json.dumps(json.loads(known.read_text()) | {"spent": 61 * 60 * LONG}))  # no time is left
+    assert decided(ask(blobs(), plain.out, minutes=minutes)) == decided(plain)
+    assert load_experiment(plain.toml).tables()["method"] == plain.method
+
+
 def test_of_tiny_data_it_says_that_it_cannot_tell(tmp_path: Path) -> None:
     advice = ask(blobs((12, 3), apart=0.0), tmp_path)
     assert advice.paragraph.startswith(("Cannot tell: ", "Use fedavg: no other method"))
