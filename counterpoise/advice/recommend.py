@@ -10,7 +10,7 @@ from counterpoise.advice.figures import Figures
 from counterpoise.advice.goal import Goal
 from counterpoise.advice.trials import Trial
 from counterpoise.results.cells import values_of
-from counterpoise.results.recommendation import Change, Confidence, Recommendation
+from counterpoise.results.recommendation import Change, Claim, Confidence, Recommendation, surest
 from counterpoise.results.results import RunResult
 from counterpoise.results.statistics import ALPHA
 from counterpoise.results.student import mean_error, mean_interval
@@ -91,19 +91,31 @@ def conclude(
     held: Held,
     notes: Sequence[str],
 ) -> Recommendation:
-    """The finalist with the best mean, also as a guess where that cannot be told; the baseline where one pair is all there is."""
+    """The surest finalist, or the best mean as a guess where none is sure; the baseline where one pair is all there is."""
     gains = gains_of(finals, baseline, goal, held)
     if not gains:
         why = f"no finalist could be compared with {baseline} in the time; give it more minutes"
         return Recommendation("", baseline, baseline, goal.words, why, "none")
-    best = gains[0]
-    if best.mean <= 0:
-        tried = f"{len(trials)} methods were tried, and {len(gains)} of them over {best.pairs} seeds"
+    claims = [
+        Claim(one.label, one.mean, *_confidence(one, data, held, notes), guess=one.pairs > 1)
+        for one in gains
+        if one.mean > 0
+    ]
+    if not claims:
+        tried = f"{len(trials)} methods were tried, and {len(gains)} of them over {gains[0].pairs} seeds"
         return Recommendation("", baseline, baseline, goal.words, tried)
-    confidence, why = _confidence(best, data, held, notes)
-    method = best.label if best.pairs > 1 else baseline
+    chosen = surest(claims)
+    gain = next(one for one in gains if one.label == chosen.method)
     found = Recommendation(
-        "", method, baseline, goal.words, why, confidence, best.label, best.mean, best.interval
+        "",
+        chosen.to_use(baseline),
+        baseline,
+        goal.words,
+        chosen.why,
+        chosen.confidence,
+        gain.label,
+        gain.mean,
+        gain.interval,
     )
     return _with_costs(found, finals, data)
 

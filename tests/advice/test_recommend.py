@@ -98,6 +98,14 @@ def test_a_gain_within_the_noise_cannot_be_told_and_the_better_mean_is_the_bette
     assert "It is the better guess: it " in found.paragraph
 
 
+def test_a_finalist_with_evidence_is_advised_before_one_with_a_better_mean() -> None:
+    sure = plus([0.05, 0.06, 0.05, 0.06, 0.05, 0.06, 0.05, 0.06])
+    wild = plus([0.4, -0.2, 0.4, -0.2, 0.4, -0.2, 0.4, -0.2])
+    found = decide(a=wild, b=sure)
+    assert (found.method, found.leader, found.confidence) == ("b", "b", "high")
+    assert "; a is 4.5 points better in the mean, but with less evidence" in found.paragraph
+
+
 def test_a_gain_beyond_its_standard_error_is_advised_with_low_confidence() -> None:
     likely = plus([0.10, -0.02, 0.08, 0.09, -0.03, 0.10, 0.08, 0.07])  # 1.7 standard errors
     assert decide(a=likely).confidence == "low"
