@@ -30,6 +30,7 @@ class Held(NamedTuple):
     share: float  # of all samples that are not for testing
     own: bool  # whether the experiment has them itself
     anew: bool  # drawn anew with each seed
+    fixed_by: tuple[str, ...] = ()  # keys of the experiment that hold them out, the same for each seed
 
     @property
     def inflation(self) -> float:
@@ -130,14 +131,20 @@ def _confidence(gain: Gain, data: Figures, held: Held, notes: Sequence[str]) -> 
             f"only {held.rarest} of {held.samples:,} validation samples are of {data.rarest}, the rarest class"
         )
     if not held.anew:
-        doubts.append(
-            "all seeds are scored on the same validation samples, which the interval does not allow for"
-        )
+        doubts.append(_same_samples(held))
     if gain.interval is None or gain.interval[0] <= 0:
         doubts.insert(0, f"the interval over {pairs} includes zero")
         return "low" if gain.is_likely else "none", "; ".join(doubts)
     sure = f"the interval over {pairs} is above zero"
     return ("fair", f"{sure}, but {'; '.join(doubts)}") if doubts else ("high", sure)
+
+
+def _same_samples(held: Held) -> str:
+    """The doubt, and what to do about it where a key can."""
+    doubt = "all seeds are scored on the same validation samples, which the interval does not allow for"
+    if not held.fixed_by:
+        return doubt
+    return f"{doubt} ({' '.join(f'{key}=0' for key in held.fixed_by)} with another folder draws them anew for each seed)"
 
 
 def _with_costs(found: Recommendation, finals: Finals, data: Figures) -> Recommendation:

@@ -13,6 +13,7 @@ from runs import assert_refused, call, write_tiny
 
 import counterpoise as cp
 from counterpoise.advice import plan, rules
+from counterpoise.advice.outlook import look
 from counterpoise.advice.page import Advice
 from counterpoise.advice.race import Board
 from counterpoise.core.rng import generator
@@ -21,6 +22,7 @@ from counterpoise.data.federation import Federation
 from counterpoise.errors import ConfigError
 from counterpoise.run.config.experiment import load_experiment, make_experiment
 from counterpoise.run.store.folder import read_rows
+from counterpoise.sweep.specs import put
 
 pytestmark = pytest.mark.usefixtures("short_races")
 
@@ -176,6 +178,31 @@ def test_samples_that_the_experiment_holds_out_are_used(tmp_path: Path) -> None:
     outlook = advice.found.outlook
     assert (outlook.held.own, outlook.held.anew, advice.found.course.held) == (True, False, 0.0)
     assert outlook.held_words.startswith("scored on the experiment's own 132 validation samples")
+
+
+@pytest.mark.parametrize(
+    ("changed", "anew", "keys"),
+    [
+        ({}, True, ()),
+        ({"data.validation": 0.2}, False, ("data.validation",)),
+        ({"data.validation": 0.2, "evaluate.patience": 2}, False, ()),  # which needs them
+        ({"partition.validation": 0.2}, True, ()),
+        ({"partition.validation": 0.2, "partition.seed": 1}, False, ("partition.validation",)),
+        (
+            {"data.validation": 0.2, "partition.validation": 0.2},
+            False,
+            ("data.validation", "partition.validation"),
+        ),
+    ],
+)
+def test_it_is_known_which_keys_give_all_seeds_the_same_samples(
+    changed: dict[str, Any], anew: bool, keys: tuple[str, ...]
+) -> None:
+    tables = DIGITS
+    for key, value in changed.items():
+        tables = put(tables, key, value)
+    held = look(make_experiment(tables), "balanced_accuracy")[0].held
+    assert (held.anew, held.fixed_by) == (anew, keys)
 
 
 def test_another_goal_is_another_race_over_the_same_runs(plain: Advice) -> None:
