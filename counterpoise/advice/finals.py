@@ -12,6 +12,8 @@ from counterpoise.advice.recommend import Finals, differences_of
 from counterpoise.advice.rules import BASELINE
 from counterpoise.advice.trials import Trial
 
+LEAST_PAIRS = 2  # seeds below which a comparison tells nothing
+
 
 class Final(NamedTuple):
     """Finalists, the baseline first, and how far they ran."""
@@ -34,7 +36,7 @@ class Final(NamedTuple):
 
 def run_finals(finalists: list[Trial], everyone: Iterable[Trial], race: Race, memory: Memory) -> Final:
     """The finals that tell most; once more with more rounds or methods where they took less time than was thought."""
-    best = _reached(memory, everyone)
+    best = _reached(memory, everyone, race)
     rung = memory.finals or _plan(finalists, race, best)
     while True:
         memory.keep(finals=rung)
@@ -48,13 +50,14 @@ def run_finals(finalists: list[Trial], everyone: Iterable[Trial], race: Race, me
             return best
 
 
-def _reached(memory: Memory, everyone: Iterable[Trial]) -> Final | None:
-    """The finals that told most in former calls; other minutes may have other finalists."""
+def _reached(memory: Memory, everyone: Iterable[Trial], race: Race) -> Final | None:
+    """The finals that told most in former calls, if they told anything; other minutes may have other finalists."""
     by_name = {trial.name: trial for trial in everyone}
     if memory.reached is None or not by_name.keys() >= {*memory.reached[0]}:
         return None
     names, rung = memory.reached
-    return Final([by_name[name] for name in names], rung)
+    found = Final([by_name[name] for name in names], rung)
+    return found if found.pairs(race) >= LEAST_PAIRS else None
 
 
 def _plan(finalists: Sequence[Trial], race: Race, done: Final | None) -> Rung:
@@ -66,7 +69,7 @@ def _plan(finalists: Sequence[Trial], race: Race, done: Final | None) -> Rung:
 
 
 def _tells_as_much(final: Final, best: Final, race: Race) -> bool:
-    """As many rounds, and as many seeds or those that finals are planned for; a single seed tells nothing."""
+    """As many rounds, and as many seeds or those that finals are planned for."""
     known = best.pairs(race)
     enough = final.pairs(race) >= min(known, FEWEST_SEEDS)
-    return enough and (known < 2 or final.rung.rounds >= best.rung.rounds)
+    return enough and (known < LEAST_PAIRS or final.rung.rounds >= best.rung.rounds)

@@ -79,6 +79,11 @@ def test_finals_without_a_pair_give_way_to_shorter_ones(memory: Memory) -> None:
     assert memory.reached == ([FEDAVG.name, NEW.name], Rung(2, 4, 10))
 
 
+def test_finals_that_told_nothing_are_planned_anew_by_the_time_there_is(memory: Memory) -> None:
+    race: Any = FakeRace({"fedavg": 1, "old": 1})
+    assert run_finals([FEDAVG, OLD], EVERYONE, race, memory).rung == Rung(2, 4, 10)
+
+
 def test_finals_of_trials_that_are_no_more_are_forgotten(memory: Memory) -> None:
     race: Any = FakeRace({"fedavg": 10, "new": 0})
     assert run_finals([FEDAVG, NEW], [FEDAVG, NEW], race, memory).trials == [FEDAVG, NEW]
