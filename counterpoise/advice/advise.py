@@ -112,14 +112,14 @@ def _run(race: Race, outlook: Outlook, memory: Memory) -> Final:
         _measure(race, trials_of(outlook.candidates[:1], local, 1))
         rates, kept = _choose(outlook.candidates, race.course.experiment, race.time(HALVING))
         memory.keep(rates=rates, candidates=kept)
-    everyone = trials = trials_of(outlook.candidates[: memory.candidates], local, memory.rates)
+    trials = trials_of(outlook.candidates[: memory.candidates], local, memory.rates)
     for number in itertools.count():
         rung = _rung(number, len(trials), race, memory)
         if rung is None:
             break
         stage = f"rung {number + 1}: {len(trials)} trials, {rung.rounds} of {race.course.experiment.rounds} rounds"
         trials = better_half(race.rung(trials, rung, stage, (1 - LATEST) * race.clock.limit))
-    return run_finals(finalists_of(trials), everyone, race, memory)
+    return run_finals(finalists_of(trials), trials_of(outlook.candidates, local, RATES), race, memory)
 
 
 def _rung(number: int, trials: int, race: Race, memory: Memory) -> Rung | None:

@@ -24,7 +24,7 @@ class Memory:
             known = {}
         planned = known.get("minutes", 0.0)
         if minutes > planned:
-            known.pop("finals", None)
+            known = {key: value for key, value in known.items() if key not in _outgrown(known)}
         self._kept = known | {"goal": goal, "minutes": max(minutes, planned)}
 
     @property
@@ -62,6 +62,11 @@ class Memory:
         """Remember values, at once and whole."""
         self._kept |= values
         write_atomically(self._path, (json.dumps(self._kept, indent=2) + "\n").encode())
+
+
+def _outgrown(known: dict[str, Any]) -> tuple[str, ...]:
+    """What more minutes plan anew; before the first rung also which candidates race, which little time had cut."""
+    return ("finals",) if known.get("rungs") else ("finals", "rates", "candidates")
 
 
 def _read(path: Path) -> dict[str, Any]:

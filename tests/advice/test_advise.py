@@ -171,6 +171,11 @@ def test_without_time_it_says_so(tmp_path: Path) -> None:
     )
 
 
+def test_a_first_call_without_time_does_not_cut_the_race_of_a_longer_one(tmp_path: Path) -> None:
+    first, longer = (ask(blobs(), tmp_path, minutes=minutes, rounds=8).found for minutes in (1e-6, LONG))
+    assert first.tried < longer.tried == len(longer.outlook.candidates)
+
+
 def test_samples_that_the_experiment_holds_out_are_used(tmp_path: Path) -> None:
     federation = blobs()
     held = replace(federation, validation=federation.test, held_out=())
