@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from counterpoise.advice.finals import Final, run_finals
 from counterpoise.advice.memory import Memory
 from counterpoise.advice.outlook import Outlook
 from counterpoise.advice.plan import (
@@ -16,8 +17,6 @@ from counterpoise.advice.plan import (
     Clock,
     Rung,
     Time,
-    is_more,
-    plan_finals,
     plan_rung,
 )
 from counterpoise.advice.race import Board, Race, Show, better_half, finalists_of
@@ -97,16 +96,16 @@ def advise_on(
             show(board)
 
         race = Race(course, outlook.goal, out, execution, clock, keep, pool)
-        finalists, finals = _run(race, outlook, memory)
-        results = {trial.label: race.results(trial, finals) for trial in finalists}
+        final = _run(race, outlook, memory)
+        finalists, finals = final
         found = conclude(
-            results, {one.label: one for one in finalists}, BASELINE, outlook.goal, outlook.data, outlook.held,
+            final.runs(race), {one.label: one for one in finalists}, BASELINE, outlook.goal, outlook.data, outlook.held,
             _notes(course.experiment.rounds, finals),
         )  # fmt: skip
         return Found(outlook, course, finalists, finals, found, race, memory.candidates)
 
 
-def _run(race: Race, outlook: Outlook, memory: Memory) -> tuple[list[Trial], Rung]:
+def _run(race: Race, outlook: Outlook, memory: Memory) -> Final:
     """Rungs of ever fewer trials, then the finals; what was planned before a stop stays."""
     local = race.course.experiment.local
     if not memory.planned:
@@ -120,7 +119,7 @@ def _run(race: Race, outlook: Outlook, memory: Memory) -> tuple[list[Trial], Run
             break
         stage = f"rung {number + 1}: {len(trials)} trials, {rung.rounds} of {race.course.experiment.rounds} rounds"
         trials = better_half(race.rung(trials, rung, stage, (1 - LATEST) * race.clock.limit))
-    return _finals(finalists_of(trials), race, memory)
+    return run_finals(finalists_of(trials), trials_of(outlook.candidates, local, RATES), race, memory)
 
 
 def _rung(number: int, trials: int, race: Race, memory: Memory) -> Rung | None:
@@ -134,28 +133,6 @@ def _rung(number: int, trials: int, race: Race, memory: Memory) -> Rung | None:
     if rung is not None:
         memory.keep(rungs=[*memory.rungs, rung])
     return rung
-
-
-def _finals(finalists: list[Trial], race: Race, memory: Memory) -> tuple[list[Trial], Rung]:
-    """The finals; once more with more rounds or methods where they took less time than was thought."""
-    finals = memory.finals or _plan_finals(finalists, race)
-    while True:
-        memory.keep(finals=finals)
-        kept = finalists[: finals.trials]
-        race.rung(
-            kept,
-            finals,
-            f"finals: {len(kept)} methods, {finals.rounds} rounds, up to {finals.seeds} seeds",
-            final=True,
-        )
-        again = _plan_finals(finalists, race, finals)
-        if not is_more(again, finals):
-            return kept, finals
-        finals = again
-
-
-def _plan_finals(finalists: list[Trial], race: Race, done: Rung | None = None) -> Rung:
-    return plan_finals(len(finalists), race.course.experiment.rounds, race.time(), done)
 
 
 def _measure(race: Race, baseline: list[Trial]) -> None:

@@ -12,16 +12,20 @@ from counterpoise.system.atomic import write_atomically
 
 
 class Memory:
-    """The file advice.json: another goal starts with a new plan, more minutes with new finals; both reuse runs."""
+    """The file advice.json: another goal starts with a new plan, more minutes with new finals; both reuse runs.
+
+    Fewer minutes keep the plan: what has run is there, whatever the time.
+    """
 
     def __init__(self, path: Path, goal: str, minutes: float) -> None:
         self._path = path
         known = _read(path)
         if known.get("goal") != goal:
             known = {}
-        elif known.get("minutes") != minutes:
-            known.pop("finals", None)
-        self._kept = known | {"goal": goal, "minutes": minutes}
+        planned = known.get("minutes", 0.0)
+        if minutes > planned:
+            known = {key: value for key, value in known.items() if key not in _outgrown(known)}
+        self._kept = known | {"goal": goal, "minutes": max(minutes, planned)}
 
     @property
     def spent(self) -> float:
@@ -48,10 +52,21 @@ class Memory:
         known = self._kept.get("finals")
         return None if known is None else Rung(*known)
 
+    @property
+    def reached(self) -> tuple[list[str], Rung] | None:
+        """The finals that told most: names of their trials, and how far these ran."""
+        known = self._kept.get("reached")
+        return None if known is None else (known[0], Rung(*known[1]))
+
     def keep(self, **values: Any) -> None:
         """Remember values, at once and whole."""
         self._kept |= values
         write_atomically(self._path, (json.dumps(self._kept, indent=2) + "\n").encode())
+
+
+def _outgrown(known: dict[str, Any]) -> tuple[str, ...]:
+    """What more minutes plan anew; before the first rung also which candidates race, which little time had cut."""
+    return ("finals",) if known.get("rungs") else ("finals", "rates", "candidates")
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -44,6 +44,7 @@ def look(experiment: Experiment, goal: str) -> tuple[Outlook, Course]:
     data = figures_of(federation, experiment.cohort.size)
     scored = federation if own else hold_out_classes(federation, SHARE, experiment.seed)
     held = _held(use_validation_as_test(scored), data, own, _drawn_anew(experiment, federation))
+    held = held if held.anew else held._replace(fixed_by=_holding(experiment))
     return Outlook(data, held, wanted, candidates_for(data)), Course(experiment, 0.0 if own else SHARE)
 
 
@@ -51,6 +52,17 @@ def _held(scored: Federation, data: Figures, own: bool, anew: bool) -> Held:
     counts = scored.test.y.bincount(minlength=len(scored.classes)).tolist()
     rarest = counts[scored.classes.index(data.rarest)]
     return Held(sum(counts), rarest, sum(counts) / (sum(counts) + int(scored.samples().sum())), own, anew)
+
+
+def _holding(experiment: Experiment) -> tuple[str, ...]:
+    """Keys that may be 0 for other samples; none of a pack, which has its own, or where scores need those that there are."""
+    if experiment.evaluate.patience is not None or experiment.evaluate.threshold is not None:
+        return ()
+    shares = {
+        "data.validation": experiment.data.validation,
+        "partition.validation": experiment.partition.validation,
+    }
+    return tuple(key for key, share in shares.items() if share)
 
 
 def _drawn_anew(experiment: Experiment, federation: Federation) -> bool:

@@ -10,7 +10,7 @@ from counterpoise.advice.figures import Figures
 from counterpoise.advice.goal import Goal
 from counterpoise.advice.trials import Trial
 from counterpoise.results.cells import values_of
-from counterpoise.results.recommendation import Change, Confidence, Recommendation
+from counterpoise.results.recommendation import Change, Claim, Confidence, Recommendation, surest
 from counterpoise.results.results import RunResult
 from counterpoise.results.statistics import ALPHA
 from counterpoise.results.student import mean_error, mean_interval
@@ -30,6 +30,7 @@ class Held(NamedTuple):
     share: float  # of all samples that are not for testing
     own: bool  # whether the experiment has them itself
     anew: bool  # drawn anew with each seed
+    fixed_by: tuple[str, ...] = ()  # keys of the experiment that hold them out, the same for each seed
 
     @property
     def inflation(self) -> float:
@@ -63,23 +64,23 @@ def gain_of(label: str, differences: Sequence[float], held: Held, compared: int)
 
 
 def gains_of(finals: Finals, baseline: str, goal: Goal, held: Held) -> list[Gain]:
-    """Every finalist against the baseline on the seeds that all of them finished, the best first.
+    """Every finalist against the baseline, the best first."""
+    found = differences_of(finals, baseline, goal)
+    gains = [gain_of(label, values, held, len(found)) for label, values in found.items() if values]
+    return sorted(gains, key=lambda gain: -gain.mean)
+
+
+def differences_of(finals: Finals, baseline: str, goal: Goal) -> dict[str, list[float]]:
+    """Every finalist minus the baseline on the seeds that all of them finished.
 
     One that has fewer than half the baseline's seeds failed with the others, and is left out.
     """
     scores = {label: _scores(runs, goal) for label, runs in finals.items()}
     least = len(scores[baseline]) / 2
     known = {label: by_seed for label, by_seed in scores.items() if by_seed and len(by_seed) >= least}
-    if baseline not in known:
-        return []
-    seeds = sorted(set.intersection(*(set(by_seed) for by_seed in known.values())))
-    others = [label for label in known if label != baseline]
-    gains = [
-        gain_of(label, [known[label][seed] - known[baseline][seed] for seed in seeds], held, len(others))
-        for label in others
-        if seeds
-    ]
-    return sorted(gains, key=lambda gain: -gain.mean)
+    base = known.pop(baseline, {})
+    seeds = sorted(set(base).intersection(*known.values()))
+    return {label: [by_seed[seed] - base[seed] for seed in seeds] for label, by_seed in known.items()}
 
 
 def conclude(
@@ -91,19 +92,31 @@ def conclude(
     held: Held,
     notes: Sequence[str],
 ) -> Recommendation:
-    """The finalist with the best mean, also as a guess where that cannot be told; the baseline where one pair is all there is."""
+    """The surest finalist, or the best mean as a guess where none is sure; the baseline where one pair is all there is."""
     gains = gains_of(finals, baseline, goal, held)
     if not gains:
         why = f"no finalist could be compared with {baseline} in the time; give it more minutes"
         return Recommendation("", baseline, baseline, goal.words, why, "none")
-    best = gains[0]
-    if best.mean <= 0:
-        tried = f"{len(trials)} methods were tried, and {len(gains)} of them over {best.pairs} seeds"
+    claims = [
+        Claim(one.label, one.mean, *_confidence(one, data, held, notes), guess=one.pairs > 1)
+        for one in gains
+        if one.mean > 0
+    ]
+    if not claims:
+        tried = f"{len(trials)} methods were tried, and {len(gains)} of them over {gains[0].pairs} seeds"
         return Recommendation("", baseline, baseline, goal.words, tried)
-    confidence, why = _confidence(best, data, held, notes)
-    method = best.label if best.pairs > 1 else baseline
+    chosen = surest(claims)
+    gain = next(one for one in gains if one.label == chosen.method)
     found = Recommendation(
-        "", method, baseline, goal.words, why, confidence, best.label, best.mean, best.interval
+        "",
+        chosen.to_use(baseline),
+        baseline,
+        goal.words,
+        chosen.why,
+        chosen.confidence,
+        gain.label,
+        gain.mean,
+        gain.interval,
     )
     return _with_costs(found, finals, data)
 
@@ -118,14 +131,20 @@ def _confidence(gain: Gain, data: Figures, held: Held, notes: Sequence[str]) -> 
             f"only {held.rarest} of {held.samples:,} validation samples are of {data.rarest}, the rarest class"
         )
     if not held.anew:
-        doubts.append(
-            "all seeds are scored on the same validation samples, which the interval does not allow for"
-        )
+        doubts.append(_same_samples(held))
     if gain.interval is None or gain.interval[0] <= 0:
         doubts.insert(0, f"the interval over {pairs} includes zero")
         return "low" if gain.is_likely else "none", "; ".join(doubts)
     sure = f"the interval over {pairs} is above zero"
     return ("fair", f"{sure}, but {'; '.join(doubts)}") if doubts else ("high", sure)
+
+
+def _same_samples(held: Held) -> str:
+    """The doubt, and what to do about it where a key can."""
+    doubt = "all seeds are scored on the same validation samples, which the interval does not allow for"
+    if not held.fixed_by:
+        return doubt
+    return f"{doubt} ({' '.join(f'{key}=0' for key in held.fixed_by)} with another folder draws them anew for each seed)"
 
 
 def _with_costs(found: Recommendation, finals: Finals, data: Figures) -> Recommendation:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 
 from counterpoise.results.cells import At, Row, lower_is_better
 from counterpoise.results.labels import Labels, Runs, score_words
-from counterpoise.results.recommendation import Change, Confidence, Recommendation
+from counterpoise.results.recommendation import Change, Claim, Confidence, Recommendation, surest
 from counterpoise.results.results import RunResult
 from counterpoise.results.statistics import ALPHA
 from counterpoise.results.student import steady_effect
@@ -50,44 +51,64 @@ def _needs_all_data(row: Row, runs: Runs) -> bool:
 def _recommend(
     place: str, rows: Mapping[str, Sequence[Row]], judged: Mapping[str, Verdict], baseline: str, score: str
 ) -> Recommendation:
-    sign = -1 if lower_is_better(score) else 1
-    means = {method: mean for method, mine in rows.items() if (mean := _mean(mine, score)) is not None}
-    leader = max(means, key=lambda method: sign * means[method], default=baseline)
-    verdict = judged.get(leader)
     words = score_words(score)
-    if verdict is None or sign * verdict.difference <= 0:
+    claims = _claims(rows, judged, baseline, score)
+    if not claims:
         why = f"{len(rows) - 1} {'other was' if len(rows) == 2 else 'others were'} tried"
         return Recommendation(place, baseline, baseline, words, why)
-    confidence, why = _confidence(verdict, sign)
+    chosen = surest(claims)
+    verdict = judged[chosen.method]
     return Recommendation(
         place,
-        baseline if confidence == "none" else leader,
+        chosen.to_use(baseline),
         baseline,
         words,
-        why,
-        confidence,
-        leader,
+        chosen.why,
+        chosen.confidence,
+        chosen.method,
         verdict.difference,
         verdict.interval,
-        accuracy=_change(rows, leader, baseline, "accuracy"),
-        seconds=_ratio(rows, leader, baseline, "seconds"),
-        bytes=_ratio(rows, leader, baseline, "bytes"),
+        accuracy=_change(rows, chosen.method, baseline, "accuracy"),
+        seconds=_ratio(rows, chosen.method, baseline, "seconds"),
+        bytes=_ratio(rows, chosen.method, baseline, "bytes"),
     )
 
 
+def _claims(
+    rows: Mapping[str, Sequence[Row]], judged: Mapping[str, Verdict], baseline: str, score: str
+) -> list[Claim]:
+    """Of every method with a better mean than the baseline, over all seeds and over those that both have."""
+    sign = -1 if lower_is_better(score) else 1
+    means = {method: sign * mean for method, mine in rows.items() if (mean := _mean(mine, score)) is not None}
+    least = means.get(baseline, -math.inf)
+    return [
+        _claim(judged[method], mean, sign)
+        for method, mean in means.items()
+        if mean > least and method in judged and sign * judged[method].difference > 0
+    ]
+
+
+def _claim(verdict: Verdict, mean: float, sign: int) -> Claim:
+    guess = verdict.pairs > 1 and verdict.verdict != "worse"
+    return Claim(verdict.method, mean, *_confidence(verdict, sign), guess)
+
+
 def _confidence(verdict: Verdict, sign: int) -> tuple[Confidence, str]:
+    """How sure a gain is; no surer than the verdict, or with the reason."""
     pairs = plural(verdict.pairs, "pair")
     if verdict.verdict == "better":
         return "high", f"the difference is significant after Holm's correction over {pairs}"
-    if verdict.p < ALPHA and verdict.verdict == "no evidence" and sign * _direction(verdict) > 0:
+    if verdict.verdict == "worse":
+        return "none", f"it is worse on most of {pairs}: a few make its mean"
+    if verdict.p < ALPHA and sign * _direction(verdict) > 0:
         return (
             "fair",
-            f"{show_p(verdict.p)} over {pairs} without Holm's correction, and {bare_p(verdict.adjusted)} with it",
+            f"{show_p(verdict.p)} over {pairs}, but {bare_p(verdict.adjusted)} after Holm's correction, which is no evidence",
         )
     if verdict.interval is None and _is_steady(verdict, sign):
         return (
-            "fair",
-            f"it is better on each of {pairs} by similar amounts, but they are too few for the test",
+            "low",
+            f"it is better on each of {pairs} by similar amounts, but they are too few for the test, which finds no evidence",
         )
     return "none", f"the difference could be chance with {pairs}: run more seeds"
 

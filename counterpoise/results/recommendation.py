@@ -9,6 +9,7 @@ from counterpoise.results.verdicts import where_judged
 from counterpoise.results.words import show_interval
 
 Confidence: TypeAlias = Literal["high", "fair", "low", "none"]  # none: it cannot be told
+LEVELS: Sequence[Confidence] = ("none", "low", "fair", "high")
 Interval: TypeAlias = tuple[float, float]
 SAME = 0.05  # points of accuracy, or share of a cost, below which two are called the same
 
@@ -21,6 +22,29 @@ class Change(NamedTuple):
     after: float
 
 
+class Claim(NamedTuple):
+    """That a method is better than the baseline, and how sure that is."""
+
+    method: str
+    mean: float  # of the score, or of its gain over the baseline; the higher the better
+    confidence: Confidence
+    why: str  # of the confidence
+    guess: bool  # whether it is the better guess where it cannot be told
+
+    def to_use(self, baseline: str) -> str:
+        return baseline if self.confidence == "none" and not self.guess else self.method
+
+
+def surest(claims: Sequence[Claim]) -> Claim:
+    """The best mean of those with the most confidence that any has; where another mean is better, it says so."""
+    chosen = max(claims, key=lambda one: (LEVELS.index(one.confidence), one.mean))
+    best = max(claims, key=lambda one: one.mean)
+    if best.mean == chosen.mean:
+        return chosen
+    ahead = f"{best.method} is {100 * (best.mean - chosen.mean):.2g} points better in the mean, but with less evidence"
+    return chosen._replace(why=f"{chosen.why}; {ahead}")
+
+
 class Recommendation(NamedTuple):
     """The method to use on a problem, what it gains over the baseline and costs, and how sure that is."""
 
@@ -30,7 +54,7 @@ class Recommendation(NamedTuple):
     score: str  # in words
     why: str  # of the confidence
     confidence: Confidence = "fair"
-    leader: str = ""  # the method with the best mean, surely better or not; none if it is the baseline
+    leader: str = ""  # the method that figures are of: the surest, or the best mean if none is sure; none if no mean is better
     difference: float = 0.0  # leader minus baseline
     interval: Interval | None = None
     recall: Change | None = None  # of the rarest class
@@ -48,6 +72,15 @@ class Recommendation(NamedTuple):
             return f"Use {self.baseline}{place}: no other method has a better mean {self.score}; {self.why}."
         parts = ", ".join([self._gain, *self._recall_words()])
         return f"Use {self.method}{place}: {parts}; {self._costs}. Confidence: {self.confidence}, since {self.why}."
+
+    @property
+    def named(self) -> str:
+        """The method, and whether it is a guess."""
+        return (
+            f"{self.method} (a guess)"
+            if self.confidence == "none" and self.method == self.leader
+            else self.method
+        )
 
     @property
     def _cannot_tell(self) -> str:
@@ -90,6 +123,6 @@ def opening(found: Sequence[Recommendation]) -> list[str]:
         return []
     by_method: dict[str, list[str]] = {}
     for one in found[1:]:
-        by_method.setdefault(one.method, []).append(one.problem)
+        by_method.setdefault(one.named, []).append(one.problem)
     places = "; ".join(f"{method} on {', '.join(problems)}" for method, problems in by_method.items())
     return [found[0].paragraph, *([f"Problem by problem: {places}."] if len(by_method) > 1 else [])]

@@ -13,6 +13,7 @@ from runs import assert_refused, call, write_tiny
 
 import counterpoise as cp
 from counterpoise.advice import plan, rules
+from counterpoise.advice.outlook import look
 from counterpoise.advice.page import Advice
 from counterpoise.advice.race import Board
 from counterpoise.core.rng import generator
@@ -21,6 +22,7 @@ from counterpoise.data.federation import Federation
 from counterpoise.errors import ConfigError
 from counterpoise.run.config.experiment import load_experiment, make_experiment
 from counterpoise.run.store.folder import read_rows
+from counterpoise.sweep.specs import put
 
 pytestmark = pytest.mark.usefixtures("short_races")
 
@@ -147,6 +149,14 @@ def test_a_race_that_was_stopped_goes_on_to_the_same_end(plain: Advice, tmp_path
     assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("tuning/*/metrics.jsonl")} == before
 
 
+@pytest.mark.parametrize("minutes", [1e-6, LONG, LONG + 1])
+def test_what_was_reached_stays_whatever_the_minutes(minutes: float, plain: Advice) -> None:
+    known = plain.out / "advice.json"
+    known.write_text(json.dumps(json.loads(known.read_text()) | {"spent": 61 * 60 * LONG}))  # no time is left
+    assert decided(ask(blobs(), plain.out, minutes=minutes)) == decided(plain)
+    assert load_experiment(plain.toml).tables()["method"] == plain.method
+
+
 def test_of_tiny_data_it_says_that_it_cannot_tell(tmp_path: Path) -> None:
     advice = ask(blobs((12, 3), apart=0.0), tmp_path)
     assert advice.paragraph.startswith(("Cannot tell: ", "Use fedavg: no other method"))
@@ -161,6 +171,11 @@ def test_without_time_it_says_so(tmp_path: Path) -> None:
     )
 
 
+def test_a_first_call_without_time_does_not_cut_the_race_of_a_longer_one(tmp_path: Path) -> None:
+    first, longer = (ask(blobs(), tmp_path, minutes=minutes, rounds=8).found for minutes in (1e-6, LONG))
+    assert first.tried < longer.tried == len(longer.outlook.candidates)
+
+
 def test_samples_that_the_experiment_holds_out_are_used(tmp_path: Path) -> None:
     federation = blobs()
     held = replace(federation, validation=federation.test, held_out=())
@@ -168,6 +183,31 @@ def test_samples_that_the_experiment_holds_out_are_used(tmp_path: Path) -> None:
     outlook = advice.found.outlook
     assert (outlook.held.own, outlook.held.anew, advice.found.course.held) == (True, False, 0.0)
     assert outlook.held_words.startswith("scored on the experiment's own 132 validation samples")
+
+
+@pytest.mark.parametrize(
+    ("changed", "anew", "keys"),
+    [
+        ({}, True, ()),
+        ({"data.validation": 0.2}, False, ("data.validation",)),
+        ({"data.validation": 0.2, "evaluate.patience": 2}, False, ()),  # which needs them
+        ({"partition.validation": 0.2}, True, ()),
+        ({"partition.validation": 0.2, "partition.seed": 1}, False, ("partition.validation",)),
+        (
+            {"data.validation": 0.2, "partition.validation": 0.2},
+            False,
+            ("data.validation", "partition.validation"),
+        ),
+    ],
+)
+def test_it_is_known_which_keys_give_all_seeds_the_same_samples(
+    changed: dict[str, Any], anew: bool, keys: tuple[str, ...]
+) -> None:
+    tables = DIGITS
+    for key, value in changed.items():
+        tables = put(tables, key, value)
+    held = look(make_experiment(tables), "balanced_accuracy")[0].held
+    assert (held.anew, held.fixed_by) == (anew, keys)
 
 
 def test_another_goal_is_another_race_over_the_same_runs(plain: Advice) -> None:

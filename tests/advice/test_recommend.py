@@ -91,11 +91,27 @@ def test_doubts_lower_the_confidence_and_are_told() -> None:
     assert "time allowed for 5 of 9 rounds" in fixed.paragraph
 
 
+def test_the_doubt_on_fixed_samples_says_what_to_do_where_a_key_fixes_them() -> None:
+    fixed = HELD._replace(anew=False)
+    gains = plus([0.10, 0.11, 0.10, 0.12, 0.11, 0.10, 0.11, 0.12])
+    assert "draws them anew" not in decide(fixed, a=gains).paragraph  # of a pack
+    found = decide(fixed._replace(fixed_by=("data.validation",)), a=gains)
+    assert "(data.validation=0 with another folder draws them anew for each seed)" in found.paragraph
+
+
 def test_a_gain_within_the_noise_cannot_be_told_and_the_better_mean_is_the_better_guess() -> None:
     found = decide(a=plus([0.2, -0.2, 0.2, -0.18, 0.2, -0.2, 0.2, -0.2]))
     assert (found.method, found.leader, found.confidence) == ("a", "a", "none")
     assert found.paragraph.startswith("Cannot tell: a has the best mean")
     assert "It is the better guess: it " in found.paragraph
+
+
+def test_a_finalist_with_evidence_is_advised_before_one_with_a_better_mean() -> None:
+    sure = plus([0.05, 0.06, 0.05, 0.06, 0.05, 0.06, 0.05, 0.06])
+    wild = plus([0.4, -0.2, 0.4, -0.2, 0.4, -0.2, 0.4, -0.2])
+    found = decide(a=wild, b=sure)
+    assert (found.method, found.leader, found.confidence) == ("b", "b", "high")
+    assert "; a is 4.5 points better in the mean, but with less evidence" in found.paragraph
 
 
 def test_a_gain_beyond_its_standard_error_is_advised_with_low_confidence() -> None:

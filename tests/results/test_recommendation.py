@@ -36,17 +36,59 @@ def test_a_significant_gain_is_recommended_with_high_confidence() -> None:
     )
 
 
-def test_a_gain_on_few_seeds_is_recommended_with_less_confidence() -> None:
-    [one] = compare_results(paired_runs({"fedavg": FEW, "scaffold": above(FEW, 0.1)})).recommendations
+def test_a_gain_on_few_seeds_is_recommended_with_low_confidence_since_the_verdict_is_no_evidence() -> None:
+    found = compare_results(paired_runs({"fedavg": FEW, "scaffold": above(FEW, 0.1)}))
+    [one] = found.recommendations
+    assert (one.method, one.confidence) == ("scaffold", "low")
+    assert "too few for the test, which finds no evidence" in one.paragraph
+    assert [verdict.verdict for verdict in found.verdicts] == ["no evidence"]
+
+
+def test_a_gain_that_holm_takes_away_is_recommended_with_fair_confidence_and_says_so() -> None:
+    six = SEVEN[:6]
+    runs = paired_runs({"fedavg": six, "scaffold": above(six, 0.1), "fedcm": above(six, -0.1)})
+    [one] = compare_results(runs).recommendations
     assert (one.method, one.confidence) == ("scaffold", "fair")
-    assert "too few for the test" in one.paragraph
+    assert "p = 0.031 over 6 pairs, but 0.062 after Holm's correction, which is no evidence" in one.paragraph
 
 
-def test_a_gain_that_could_be_chance_is_not_recommended() -> None:
+def test_a_method_with_evidence_is_recommended_before_one_with_a_better_mean() -> None:
+    six = SEVEN[:6]
+    wild = [score + gain for score, gain in zip(six, [0.4, -0.1, 0.4, -0.1, 0.4, -0.1], strict=True)]
+    runs = paired_runs({"fedavg": six, "fedcm": wild, "fedavgm": above(six, 0.08)})
+    [one] = compare_results(runs).recommendations
+    assert (one.method, one.leader, one.confidence) == ("fedavgm", "fedavgm", "fair")
+    assert one.paragraph.endswith("; fedcm is 6.8 points better in the mean, but with less evidence.")
+
+
+def test_of_methods_with_the_same_evidence_the_best_mean_is_recommended() -> None:
+    gains = {"fedcm": 0.08, "scaffold": 0.12, "fedavgm": 0.1}
+    runs = paired_runs(
+        {"fedavg": SEVEN * 2} | {method: above(SEVEN * 2, gain) for method, gain in gains.items()}
+    )
+    [one] = compare_results(runs).recommendations
+    assert (one.method, one.confidence) == ("scaffold", "high")
+    assert "in the mean" not in one.paragraph
+
+
+def test_of_gains_that_could_be_chance_the_best_mean_is_the_better_guess() -> None:
     mixed = [0.60, 0.40, 0.62]
     [one] = compare_results(paired_runs({"fedavg": FEW, "scaffold": mixed})).recommendations
-    assert (one.method, one.leader, one.confidence) == ("fedavg", "scaffold", "none")
+    assert (one.method, one.leader, one.confidence) == ("scaffold", "scaffold", "none")
     assert one.paragraph.startswith("Cannot tell: scaffold has the best mean, balanced accuracy +")
+    assert " It is the better guess: it gains 2.0 points of accuracy" in one.paragraph
+
+
+@pytest.mark.parametrize(
+    ("gains", "why"),
+    [([0.1], "could be chance with 1 pair"), ([-0.01] * 13 + [0.5], "worse on most of 14 pairs")],
+)
+def test_neither_one_pair_nor_a_mean_that_a_few_make_is_a_guess(gains: list[float], why: str) -> None:
+    plain = [0.4 + 0.001 * place for place in range(len(gains))]
+    better = [score + gain for score, gain in zip(plain, gains, strict=True)]
+    [one] = compare_results(paired_runs({"fedavg": plain, "scaffold": better})).recommendations
+    assert (one.method, one.leader, one.confidence) == ("fedavg", "scaffold", "none")
+    assert why in one.paragraph
     assert one.paragraph.endswith("Stay with fedavg.")
 
 
@@ -91,6 +133,16 @@ def test_several_problems_open_with_all_of_them_and_say_where_they_differ() -> N
     first, second = opening(found)
     assert first.startswith("Use scaffold over all problems: ")
     assert second == "Problem by problem: scaffold on imbalance=20; fedcm on imbalance=50."
+
+
+def test_a_guess_on_a_problem_is_called_one() -> None:
+    other = {"data": {"name": "digits", "imbalance": 50.0}}
+    runs = [
+        *paired_runs({"fedavg": FEW, "scaffold": above(FEW, 0.1), "fedcm": above(FEW, -0.1)}),
+        *paired_runs({"fedavg": FEW, "scaffold": above(FEW, -0.1), "fedcm": [0.60, 0.40, 0.62]}, **other),
+    ]
+    _, places = opening(compare_results(runs).recommendations)
+    assert places == "Problem by problem: scaffold on imbalance=20; fedcm (a guess) on imbalance=50."
 
 
 def test_nothing_is_recommended_without_a_method_to_compare() -> None:
