@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 from pathlib import Path
 
 import pytest
-from runs import finish, spawn, write_tiny
+from runs import call, finish, spawn, write_tiny
 from sweeps import write_tiny_sweep
+
+from counterpoise.errors import ConfigError
+from counterpoise.registry.plugins import plugin_files
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "fedexp.py"
 
@@ -75,8 +79,6 @@ def test_a_file_of_ones_own_runs_from_the_command_line_and_must_stay_the_same(tm
     seen = json.loads((tmp_path / "run" / "record.json").read_text())["versions"]["fedexp.py"]
     assert seen == hashlib.sha256(own.read_bytes()).hexdigest()[:16]
 
-    (tmp_path / "run" / "summary.json").unlink()
-    assert finish(spawn("resume", tmp_path / "run", env=env)).code == 0
     own.write_text(own.read_text() + "\n# changed\n")
     (tmp_path / "run" / "summary.json").unlink()
     ended = finish(spawn("resume", tmp_path / "run", env=env))
@@ -92,13 +94,13 @@ def test_a_sweep_knows_a_file_of_ones_own_in_its_workers(tmp_path: Path) -> None
     assert (tmp_path / "out" / "runs" / "fedexp-seed1" / "summary.json").exists()
 
 
-def test_a_plugin_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    ended = finish(spawn("ls", "methods", env={"COUNTERPOISE_PLUGINS": str(tmp_path / "gone.py")}))
-    assert ended.code == 2
-    assert "COUNTERPOISE_PLUGINS must name Python files" in ended.err
+def test_a_plugin_file_that_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COUNTERPOISE_PLUGINS", f"{EXAMPLE}{os.pathsep}{tmp_path / 'gone.py'}")
+    with pytest.raises(ConfigError, match=r"COUNTERPOISE_PLUGINS must name Python files.*gone\.py"):
+        plugin_files()
 
 
 def test_a_file_given_as_a_method_is_told_how_to_use_it(tmp_path: Path) -> None:
-    ended = finish(spawn("run", write_tiny(tmp_path), "method=own.py:mine", "--out", tmp_path / "run"))
-    assert ended.code == 2
-    assert "for 'mine' of your own file set COUNTERPOISE_PLUGINS=own.py and name it mine" in ended.err
+    code, _, err = call("run", write_tiny(tmp_path), "method=own.py:mine", "--out", tmp_path / "run")
+    assert code == 2
+    assert "for 'mine' of your own file set COUNTERPOISE_PLUGINS=own.py and name it mine" in err
