@@ -22,8 +22,6 @@ from counterpoise.registry.settings import check_arguments
 from counterpoise.run.config.experiment import Experiment, make_experiment
 from counterpoise.sweep.run import default_execution
 
-__all__ = ["advise", "default_execution"]
-
 PACK = "data.safetensors"
 
 

@@ -43,9 +43,9 @@ def advise(
 ) -> None:
     """Recommend a method for the data of an experiment: candidates are raced on validation samples, never on the test set."""
     from counterpoise.advice.advise import advise_on, check_minutes
-    from counterpoise.advice.api import default_execution
     from counterpoise.advice.outlook import look
     from counterpoise.advice.page import as_data, write_advice
+    from counterpoise.sweep.run import default_execution
 
     check_minutes(minutes)
     config = read_experiment(experiment, overrides or [])

@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from counterpoise.cli.target import refuse_no_file
+
 PAGES = (".html", ".htm")
 
 
@@ -66,5 +68,4 @@ def _check_page(out: Path) -> None:
 
     if out.suffix.lower() not in PAGES:
         raise ConfigError(f"--out must be a file that ends in {PAGES[0]}, not {short(out)}")
-    if out.is_dir():
-        raise ConfigError(f"--out must be a file, not {short(out)}, which is a folder")
+    refuse_no_file(out)

@@ -5,12 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 
-def check_target(path: Path) -> None:
-    """Refuse what is no place for a file."""
+def refuse_no_file(path: Path) -> None:
+    """Refuse a folder or a device."""
     from counterpoise.errors import ConfigError, short
 
     if path.exists() and not path.is_file():
         raise ConfigError(f"--out must be a file, not {short(path)}, which is {_kind(path)}")
+
+
+def check_target(path: Path) -> None:
+    """Refuse what is no place for a file."""
+    from counterpoise.errors import ConfigError, short
+
+    refuse_no_file(path)
     if not path.parent.is_dir():
         raise ConfigError(
             f"--out {short(path)} needs the folder {short(path.parent)}, which is not there; make it, or name another"

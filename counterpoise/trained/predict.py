@@ -15,7 +15,7 @@ from torch import Tensor
 from counterpoise.data.own.inputs import Given, read_inputs
 from counterpoise.data.preprocessing import UNKNOWN
 from counterpoise.data.root import sha256_of
-from counterpoise.data.tables.table import is_table
+from counterpoise.data.tables.table import TEST_FILE, is_table
 from counterpoise.metrics.catalogue import PER_CLASS
 from counterpoise.metrics.confusion import confusion
 from counterpoise.metrics.scores import accuracy, balanced_accuracy, macro_f1
@@ -28,7 +28,6 @@ from counterpoise.trained.load import LoadedRun
 
 DIGITS = 6  # of a probability
 FIRST = ("row", "class")  # columns before the probabilities
-TEST_FILE = "test: "  # begins the name of a file that a run only tested on, in its record
 TRUE = "label"  # column of the true class, where it is known
 HEADER = re.compile(rf'{",".join(FIRST)},({TRUE},)?"?p\('.encode())
 LONGEST_HEADER = 100  # bytes up to the first probability

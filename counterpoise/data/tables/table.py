@@ -36,6 +36,7 @@ from counterpoise.errors import legal_words, listed
 CSV_SUFFIXES = (".csv", ".tsv", ".txt")
 PARQUET_SUFFIXES = (".parquet", ".pq")
 PACKED = ".gz"
+TEST_FILE = "test: "  # begins the name of a file that a run only tested on, in its record
 
 
 class FittedTable(NamedTuple):
@@ -167,7 +168,7 @@ def _open_test(path: Path, label: str, classes: Coded) -> tuple[Table, Rows]:
 
 def _files(path: Path, test: Path | None) -> dict[str, str]:
     found = {path.name: sha256_of(path)}
-    return found if test is None else found | {f"test: {test.name}": sha256_of(test)}
+    return found if test is None else found | {f"{TEST_FILE}{test.name}": sha256_of(test)}
 
 
 def _without_index(table: Table, named: Sequence[str]) -> Table:
