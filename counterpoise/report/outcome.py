@@ -11,6 +11,7 @@ from counterpoise.metrics.catalogue import GROUPS, find, worth_showing
 from counterpoise.results.words import plural
 
 SCORES = ("accuracy", "balanced_accuracy", "macro_f1")
+NO_THRESHOLD = "no threshold would do on the validation samples"
 
 
 class Facts(NamedTuple):
@@ -24,7 +25,10 @@ class Facts(NamedTuple):
 
 
 def five_lines(summary: Mapping[str, Any], facts: Facts) -> list[str]:
-    """What ran on what, how it went, how good it is, on which classes, and how to use it."""
+    """What ran on what, how it went, how good it is, on which classes, and how to use it.
+
+    Scores at a threshold are not in these lines: they are of another model than the scores here.
+    """
     rounds, worst = summary["rounds"], summary.get("worst_class")
     bytes_sent = summary["bytes"] / 1e6
     lowest = [f"lowest recall {_percent(summary['worst_class_recall'])}, class {worst}"] if worst else []
@@ -36,7 +40,7 @@ def five_lines(summary: Mapping[str, Any], facts: Facts) -> list[str]:
             f"{summary['method']} on {facts.data}: {len(facts.classes)} classes, {facts.clients} clients, {facts.model}, seed {summary['seed']}",
             f"{plural(rounds, 'round')} in {summary['seconds']:.3g} s, {bytes_sent:,.3g} MB sent, {summary['skipped_rounds']} rounds skipped ({summary['engine']} on {summary['device']})",
             "test set: "
-            + "; ".join([", ".join(_score(summary, key) for key in SCORES), *class_lines(summary)]),
+            + "; ".join([", ".join(_score(summary, key) for key in SCORES), *_class_found(summary)]),
             "recall: " + ("; ".join([*groups, *lowest]) or "unknown"),
             facts.use,
         )
@@ -44,9 +48,15 @@ def five_lines(summary: Mapping[str, Any], facts: Facts) -> list[str]:
 
 
 def class_lines(summary: Mapping[str, Any]) -> list[str]:
-    """How well the positive class is found, and at its threshold; else the rarest, where no tail tells of it."""
+    """How well the class that matters is found, and at the threshold, where one was chosen for it."""
+    return [*_class_found(summary), *_at_threshold(summary)]
+
+
+def _class_found(summary: Mapping[str, Any]) -> list[str]:
+    """The positive class by the more probable answer; else the rarest, where no tail tells of it."""
     if (positive := summary.get("positive_class")) is not None:
-        return [_found(summary, f"class {one_line(positive)}", "positive"), *_at_threshold(summary)]
+        without = [NO_THRESHOLD] if "threshold" in summary and summary["threshold"] is None else []
+        return [_found(summary, f"class {one_line(positive)}", "positive"), *without]
     rarest = summary.get("rarest_class") if summary.get("tail") is None else None
     return (
         [] if rarest is None else [_found(summary, f"class {one_line(rarest)}, the rarest", "rarest_class")]
@@ -54,11 +64,9 @@ def class_lines(summary: Mapping[str, Any]) -> list[str]:
 
 
 def _at_threshold(summary: Mapping[str, Any]) -> list[str]:
-    if "threshold" not in summary:
+    if (chance := summary.get("threshold")) is None:
         return []
-    if summary["threshold"] is None:
-        return ["no threshold would do on the validation samples"]
-    return [_found(summary, f"at the threshold, a probability of {summary['threshold']:.4g}", "threshold")]
+    return [_found(summary, f"at the threshold, a probability of {chance:.4g}", "threshold")]
 
 
 def _found(summary: Mapping[str, Any], what: str, prefix: str) -> str:

@@ -56,7 +56,11 @@ def test_the_positive_class_has_a_second_line_at_its_threshold(tmp_path: Path) -
     ]
     assert out.splitlines()[-3:-1] == lines
     assert "\n".join(lines) in call("show", tmp_path / "run").out
-    assert "; ".join(lines) in str(cp.load_run(tmp_path / "run"))
+    printed = str(cp.load_run(tmp_path / "run"))
+    assert lines[0] in printed.splitlines()[2]
+    assert "at the threshold" not in printed  # told in the line of answers alone
+    told = percents(summary["threshold_recall"], summary["threshold_precision"])
+    assert printed.replace(lines[0], "").count(told) == 1
 
 
 def test_what_is_unknown_is_said_or_left_out() -> None:

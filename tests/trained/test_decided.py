@@ -89,6 +89,10 @@ def test_a_run_shows_the_scores_of_the_model_that_answers(decided: Used) -> None
     [line] = [line for line in repr(run).splitlines() if line.startswith("answers: called ")]
     assert f"balanced accuracy {100 * run['threshold_balanced_accuracy']:.1f} %" in line
     assert line.endswith("the scores above are of the more probable class")
+    recall, precision = (f"{100 * run[f'threshold_{score}']:.1f} %" for score in ("recall", "precision"))
+    found = f"recall {recall}, precision {precision}"
+    assert found in line
+    assert [repr(run).count(words) for words in (found, "probability of")] == [1, 1]
 
 
 def test_the_terminal_says_from_which_probability_on(decided: Used, tmp_path: Path) -> None:
