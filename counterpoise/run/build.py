@@ -24,7 +24,8 @@ from counterpoise.models.heads import Head
 from counterpoise.parts.optimizer import with_local
 from counterpoise.privacy.settings import PrivacySettings
 from counterpoise.registry.schema import Count, Seed
-from counterpoise.registry.settings import check_arguments, settings_of
+from counterpoise.registry.settings import check_arguments
+from counterpoise.run.asked import read_settings
 from counterpoise.run.checks import (
     check_apart,
     check_cohort_size,
@@ -75,8 +76,7 @@ def build_simulation(
     weights, freeze, head, patience = check_arguments(
         "simulate", build_simulation, weights=weights, freeze=freeze, head=head, patience=patience
     )
-    settings, local = settings_of(EngineSettings, engine, "name"), settings_of(Local, local)
-    cohort, hidden = settings_of(Cohort, cohort, "size"), settings_of(PrivacySettings, privacy)
+    settings, local, cohort, hidden = read_settings(engine, local, cohort, privacy)
     dtype: torch.dtype = getattr(torch, settings.dtype)
     check_sizes(local, rounds, dtype)
     check_cohort_size(cohort, federation)
