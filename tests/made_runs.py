@@ -8,6 +8,7 @@ from typing import Any
 
 from counterpoise.metrics.catalogue import headline
 from counterpoise.results.results import RunResult
+from counterpoise.run.config.experiment import make_experiment
 
 DOWN, UP = 600, 400  # bytes of every round
 SECONDS = 0.5
@@ -28,7 +29,7 @@ def made_run(
     """A run whose every score is the given one at each evaluation; all others of the config are plain."""
     given = list(scores) if isinstance(scores, Sequence) else [scores]
     rows = [_row(number, every, given, calibration) for number in range(every * len(given))]
-    config = {
+    config: dict[str, Any] = {
         "seed": seed,
         "rounds": len(rows),
         "method": method,
@@ -39,13 +40,22 @@ def made_run(
     }
     path = Path("runs") / (folder or f"{method}-{tables}-{seed}")
     summary = {"seed": seed} if finished else None
-    return RunResult(path, config | tables, {}, rows, [SECONDS] * len(rows), summary, failure)
+    whole = make_experiment(config | tables).tables()  # as it is read from a folder
+    return RunResult(path, whole, {}, rows, [SECONDS] * len(rows), summary, failure)
 
 
 def _row(
     round: int, every: int, scores: Sequence[float], calibration: Sequence[float] | None
 ) -> dict[str, Any]:
-    row: dict[str, Any] = {"round": round, "lr": 0.1, "loss": 1.0, "bytes_down": DOWN, "bytes_up": UP}
+    asked = {"asked": 20, "tasks": 20, "replied": 20, "rejected": [], "skipped": False}
+    row: dict[str, Any] = {
+        "round": round,
+        "lr": 0.1,
+        "loss": 1.0,
+        "bytes_down": DOWN,
+        "bytes_up": UP,
+        **asked,
+    }
     if (round + 1) % every:
         return row
     place = round // every

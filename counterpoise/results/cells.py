@@ -144,4 +144,4 @@ def _reaches(value: float | None, score: str, target: float | None) -> bool:
 
 
 def _traffic(row: Mapping[str, Any]) -> int:
-    return int(row.get("bytes_down", 0)) + int(row.get("bytes_up", 0))
+    return int(row["bytes_down"]) + int(row["bytes_up"])

@@ -151,4 +151,4 @@ def _rank(scores: Scores, problems: Sequence[str], methods: Sequence[str], score
 def _why(result: RunResult) -> str:
     if (failure := result.given_up or result.failure) is not None:
         return failure
-    return f"not finished: {len(result.rows)} of {result.config.get('rounds', '?')} rounds"
+    return f"not finished: {len(result.rows)} of {result.config['rounds']} rounds"

@@ -72,7 +72,7 @@ def _tree(nodes: Sequence[Any], chart: Mapping[str, Any], record: Mapping[str, A
 
 
 def _names(values: Sequence[Any], chart: Mapping[str, Any], record: Mapping[str, Any]) -> list[str]:
-    classes = record.get("data", {}).get("classes", [])
+    classes = record["data"]["classes"]
     if chart["axis"] == "classes" and len(classes) == len(values):
         return [str(name) for name in classes]
     kind = {"clients": "client ", "classes": "class "}.get(chart["axis"], "")

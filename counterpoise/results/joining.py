@@ -74,8 +74,8 @@ def _clients_on(problem: str, groups: Mapping[Labels, Sequence[RunResult]]) -> C
         return None
     # Client 3 of one seed is another one than client 3 of the next, unless both split the data alike.
     first = min(runs, key=lambda run: run.seed)
-    split = first.record.get("data_sha256")
-    same = [run for run in runs if run.record.get("data_sha256") == split]
+    split = first.record["data_sha256"]
+    same = [run for run in runs if run.record["data_sha256"] == split]
     kept = {method: [run for run in mine if run in same] for method, mine in scored.items()}
     columns = {name: scores for method, mine in kept.items() for name, scores in _columns(method, mine)}
     held = {k: n for run in same for one in _lists(run).values() for k, n in _held_out(one).items()}

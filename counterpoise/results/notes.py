@@ -54,7 +54,7 @@ def _on_seeds(rows: Sequence[Row], problems: Sequence[str]) -> Iterator[str]:
 def _on_skipped(runs: Runs) -> Iterator[str]:
     for (problem, method), by_seed in runs.items():
         for seed, run in by_seed.items():
-            skipped = sum(bool(row.get("skipped")) for row in run.rows)
+            skipped = sum(bool(row["skipped"]) for row in run.rows)
             if skipped:
                 yield f"{method}{on_problem(problem)}, seed {seed}: {skipped} of {len(run.rows)} rounds were skipped, since no reply could be used."
 

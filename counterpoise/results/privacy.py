@@ -92,7 +92,7 @@ def _tells(run: RunResult, method: Method, learned: Sequence[Learned]) -> Iterat
         yield CONFUSION
     if any(one.of == EACH and "of each class" in one.what for one in learned):
         yield COUNTS_OF_EACH
-    if run.config.get("engine", {}).get("name") != "flower":
+    if run.config["engine"]["name"] != "flower":
         yield "This run was a simulation in one process, which holds all data; over a network a server would learn the above."
 
 

@@ -40,7 +40,7 @@ def split_notes(runs: Runs) -> Iterator[str]:
 
 
 def _drawn(run: RunResult) -> tuple[object, ...]:
-    return tuple(run.config.get("data", {}).get(key) for key in DRAWN)
+    return tuple(run.config["data"].get(key) for key in DRAWN)
 
 
 def _ratio(run: RunResult) -> float:
@@ -48,6 +48,6 @@ def _ratio(run: RunResult) -> float:
     trained = sum(run.samples) if run.record else 0
     if tested and trained:
         return tested / trained
-    data = run.config.get("data", {})
+    data = run.config["data"]
     share = 1 / data["folds"] if "folds" in data else float(data.get("test_share", USUAL_SHARE))
     return share / (1 - share)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from counterpoise.core.method import build_method
-from counterpoise.engines.choose import EngineSettings
 from counterpoise.errors import ConfigError, CounterpoiseError, DataError
 from counterpoise.run.config.experiment import binding, make_experiment
 from counterpoise.run.giving_up import why_given_up
@@ -23,7 +22,6 @@ LOG = logging.getLogger(__name__)
 FAILURE = "failure.json"  # written by a sweep into the folder of a run that failed
 SWEEP = "sweep.toml"  # in the folder of a sweep
 TUNING = "tuning"  # folder of a sweep whose runs were scored on validation samples
-MAX_SKIPPED = EngineSettings().max_skipped  # default for configs without it
 HOW = ("engine", "checkpoint", "flower", "track")  # tables that say how a run is executed, not what it is
 
 
@@ -31,7 +29,7 @@ class RunResult(NamedTuple):
     """The content of a run's folder. One row per round; only evaluated rounds have scores."""
 
     path: Path
-    config: dict[str, Any]  # the tables of config.toml
+    config: dict[str, Any]  # the tables of config.toml, with every key: what it lacks has its default
     record: dict[str, Any]  # versions, machine, data, clients, charts; empty before the run began
     rows: list[dict[str, Any]]
     seconds: list[float]  # of each round
@@ -82,8 +80,7 @@ class RunResult(NamedTuple):
     @property
     def given_up(self) -> str | None:
         """Why a run has no result even if it reached its last round."""
-        most = self.config["engine"].get("max_skipped", MAX_SKIPPED)
-        return why_given_up(self.rows, most, self.config["rounds"])
+        return why_given_up(self.rows, self.config["engine"]["max_skipped"], self.config["rounds"])
 
     @property
     def has_result(self) -> bool:

@@ -48,7 +48,7 @@ def shown_places() -> tuple[catalogue.Place, ...]:
 
 def run(method: str, errors: float) -> RunResult:
     config = {
-        "seed": 0, "rounds": 1, "method": method, "data": {"name": "digits"}, "engine": {},
+        "seed": 0, "rounds": 1, "method": method, "data": {"name": "digits"}, "engine": {"max_skipped": 10},
         "partition": {"name": "iid", "clients": 2}, "evaluate": {},
     }  # fmt: skip
     rows = [{"round": 0, **ROW, "errors": errors}]

@@ -68,7 +68,8 @@ def test_of_many_classes_only_the_largest_flows_are_shown() -> None:
 
 def _made(chart: dict[str, object], value: object) -> RunResult:
     rows = [{"round": 6, "accuracy": 0.5, "diagnostics": {"p": {"n": value}}}]
-    record = {"charts": [{"part": "p", "name": "n", "title": "Title", "axis": "", **chart}]}
+    drawn = {"part": "p", "name": "n", "title": "Title", "axis": "", **chart}
+    record = {"charts": [drawn], "data": {"classes": []}}
     config = {"method": "fedavg", "seed": 3, "rounds": 9}
     return RunResult(Path("x"), config, record, rows, [], None, None)
 

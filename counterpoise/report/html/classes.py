@@ -91,7 +91,7 @@ def _partition(run: RunResult, counts: Sequence[Sequence[int]]) -> dict[str, Any
 
 def _shots(run: RunResult) -> Shots:
     """The head, medium and tail classes of the run."""
-    chosen, counts = run.config.get("evaluate", {}).get("shots", "rule"), run.class_counts
+    chosen, counts = run.config["evaluate"]["shots"], run.class_counts
     if chosen == "rule":
         assert counts is not None  # asked for, since the run's scores needed them
         return shots_of_counts(counts)

@@ -177,7 +177,7 @@ def _always() -> Html:
 def _traffic_row(method: str, run: RunResult) -> list[str]:
     down = _per_client(run.rows, "bytes_down", "asked")
     up = _per_client(run.rows, "bytes_up", "replied")
-    alone = run.record.get("parameters", 0) * WIDTHS.get(run.config.get("engine", {}).get("dtype", ""), 4)
+    alone = run.record["parameters"] * WIDTHS[run.config["engine"]["dtype"]]
     ratio = up / alone if alone and up else None
     weighting = build_method(run.config["method"]).weighting
     return [
@@ -191,8 +191,8 @@ def _traffic_row(method: str, run: RunResult) -> list[str]:
 
 
 def _per_client(rows: Sequence[dict[str, Any]], size: str, clients: str) -> float | None:
-    asked = sum(row.get(clients, 0) for row in rows)
-    total = sum(row.get(size, 0) for row in rows)
+    asked = sum(row[clients] for row in rows)
+    total = sum(row[size] for row in rows)
     return total / asked if asked and total else None
 
 

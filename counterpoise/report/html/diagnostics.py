@@ -32,7 +32,7 @@ def diagnostic_data(study: Study) -> list[dict[str, Any]]:
     drawn = [
         Drawn(*study.place(*key), chart, runs)
         for key, runs in study.groups.items()
-        for chart in runs[0].record.get("charts", [])
+        for chart in runs[0].record["charts"]
     ]
     others = [one for one in drawn if one.chart["kind"] != "curve"]
     numbers = BUDGET // max(len(others), 1)
@@ -62,7 +62,7 @@ def _frames(one: Drawn, numbers: int) -> dict[str, Any]:
         "problem": one.problem,
         "method": one.method,
         "seed": run.seed,
-        "names": run.record.get("layers", []) if one.chart.get("axis") == "layers" else [],
+        "names": run.record.get("layers", []) if one.chart["axis"] == "layers" else [],
         "frames": [(when, _cut(one.chart["kind"], value, numbers)) for when, value in kept],
         "of": [len(known), max((len(value) for _, value in known), default=0)],
     }

@@ -49,7 +49,7 @@ def _what(study: Study, runs: Sequence[RunResult]) -> str:
 
 
 def _split(runs: Sequence[RunResult]) -> str:
-    names = sorted({str(run.config["partition"]["name"]) for run in runs if "partition" in run.config})
+    names = sorted({str(run.config["partition"]["name"]) for run in runs})
     asked = {_asked(run) for run in runs}
     each = f", {asked.pop()} clients per round" if len(asked) == 1 else ""
     clients = sorted({len(run.samples) for run in runs})
@@ -57,12 +57,12 @@ def _split(runs: Sequence[RunResult]) -> str:
 
 
 def _asked(run: RunResult) -> int:
-    return int(run.config.get("cohort", {}).get("size") or len(run.samples))
+    return int(run.config["cohort"]["size"] or len(run.samples))
 
 
 def _length(runs: Sequence[RunResult]) -> str:
     rounds = sorted({int(run.config["rounds"]) for run in runs})
-    models = sorted({str(run.config.get("model", {}).get("name", "?")) for run in runs})
+    models = sorted({str(run.config["model"]["name"]) for run in runs})
     return f"{' or '.join(map(str, rounds))} rounds, model {' or '.join(models)}"
 
 
@@ -77,7 +77,7 @@ def facts(study: Study) -> Html:
         ("Clients", _range(len(run.samples) for run in known)),
         ("Classes", _range(len(run.record["data"]["classes"]) for run in known)),
         ("Imbalance", _range(_imbalance(run.class_counts) for run in known if run.class_counts)),
-        ("Parameters", _range(run.record.get("parameters", 0) for run in known)),
+        ("Parameters", _range(run.record["parameters"] for run in known)),
     ]
     cells = [element("div", element("dt", name), element("dd", value)) for name, value in pairs]
     return element("dl", join(cells), class_="facts")

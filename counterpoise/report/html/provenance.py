@@ -93,7 +93,7 @@ def repeat(study: Study) -> Html:
 
 def command_of(run: RunResult) -> str:
     config, again = RunFolder(run.path).config, f"{run.path}-again"
-    flower = run.config.get("engine", {}).get("name") == "flower"
+    flower = run.config["engine"]["name"] == "flower"
     words = ["counterpoise", *(["flower", "up"] if flower else ["run"]), str(config), "--out", again]
     return shlex.join(words)
 
@@ -149,8 +149,8 @@ def _on(run: RunResult) -> dict[str, str]:
 
 
 def _engine(run: RunResult) -> str:
-    engine = run.record.get("engine", {})
-    return f"{engine.get('name', '?')} on {engine.get('device', '?')}"
+    engine = run.record["engine"]
+    return f"{engine['name']} on {engine['device']}"
 
 
 def data_notes(study: Study) -> Html:
