@@ -47,17 +47,12 @@ def gradient_balancer(
         return memory | {"on": shared["tail"].to(everything) if controlled == "tail" else everything}
 
     def loss(outputs: Outputs, batch: Batch, slot: Tree) -> Tensor:
-        hit = targets(outputs.logits, batch)
-        values = F.binary_cross_entropy_with_logits(outputs.logits, hit, reduction="none")
-        # A constant factor on a class's loss is the same factor on its gradient by the logit.
-        return (values * factors(control(slot, gains)["output"], hit)).sum(-1)
+        return _controlled_entropy(outputs.logits, batch, control(slot, gains)["output"])
 
     def adjust(grads: Params, slot: Tree, step: Step) -> tuple[Params, Tree]:
-        logits, mask, now = step.outputs.logits, step.batch.mask, control(slot, gains)
-        hit = targets(logits, step.batch)
-        pull = factors(now["output"], hit) * (hit - logits.sigmoid()) * mask.unsqueeze(-1)
-        # Up for a class's own samples, down for others: the sum is the one less the other.
-        return grads, slot | now | {"gap": slot["gap"] + pull.sum(0) / mask.sum().clamp(min=1)}
+        now = control(slot, gains)
+        pull = _mean_pull(step.outputs.logits, step.batch, now["output"])
+        return grads, slot | now | {"gap": slot["gap"] + pull}
 
     def finish(delta: Params, slot: Tree, memory: Tree, stats: Stats) -> tuple[Tree, Tree]:
         return {}, {name: slot[name] for name in MEMORY}
@@ -116,6 +111,22 @@ def factors(output: Tensor, hit: Tensor) -> Tensor:
     """[B, C] on the gradients by the logits: 1 at output 0, up to 10."""
     up, down = ((10 / 9) / (1 / 9 + torch.exp(-SLOPE * x)) for x in (output, -output))
     return hit * up + (1 - hit) * down
+
+
+def _controlled_entropy(logits: Tensor, batch: Batch, output: Tensor) -> Tensor:
+    """[B] the loss: binary cross-entropies of all classes, each with its controller's factor."""
+    hit = targets(logits, batch)
+    values = F.binary_cross_entropy_with_logits(logits, hit, reduction="none")
+    # A constant factor on a class's loss is the same factor on its gradient by the logit.
+    return (values * factors(output, hit)).sum(-1)
+
+
+def _mean_pull(logits: Tensor, batch: Batch, output: Tensor) -> Tensor:
+    """[C] what pulls each logit up, less what pulls it down, mean over the batch."""
+    hit = targets(logits, batch)
+    pull = factors(output, hit) * (hit - logits.sigmoid()) * batch.mask.unsqueeze(-1)
+    # Up for a class's own samples, down for others: the sum is the one less the other.
+    return pull.sum(0) / batch.mask.sum().clamp(min=1)
 
 
 def prior_shares(weight: Tensor) -> Tensor:

@@ -64,18 +64,14 @@ def rate_search(
     def choose(slot: Tree, replies: Replies, judge: Judge) -> tuple[Tensor, Tree]:
         nodes, t = _read(slot)
         cluster, rates = slot["cluster"].cpu(), bandit.probe(nodes, t)
-        count, dimensions = rates.shape
-        combinations = sides(torch.arange(count**dimensions), dimensions)  # [M, G]
-        clients = replies.client[::count]
-        selections = count * torch.arange(len(clients)) + combinations[:, cluster[clients]]
+        combinations, selections = _combine(rates, cluster, replies)
         rewards = judge(selections).cpu()
         best = int(rewards.argmax())
-        chosen = rates.gather(0, combinations[best].unsqueeze(0)).squeeze(0)  # [G]
         learned = nodes if t < warmup else bandit.learn(nodes, rewards, t)
         return selections[best], {
             "nodes": learned._asdict(),
             "cluster": cluster,
-            "rates": torch.where(cluster < 0, 0.0, chosen[cluster]),
+            "rates": _rates_kept(rates, combinations[best], cluster),
             "reward": rewards[best],
             "rounds": torch.tensor(t + 1),
         }
@@ -98,6 +94,20 @@ def rate_search(
 def _read(slot: Tree) -> tuple[Nodes, int]:
     # The slots of a resumed run may be on a GPU.
     return Nodes(**tmap(Tensor.cpu, slot["nodes"])), int(slot["rounds"])
+
+
+def _combine(rates: Tensor, cluster: Tensor, replies: Replies) -> tuple[Tensor, Tensor]:
+    """[M, G] which of the probed rates each cluster has in each model, [M, K] the replies that it is the average of."""
+    count, dimensions = rates.shape
+    combinations = sides(torch.arange(count**dimensions), dimensions)
+    clients = replies.client[::count]
+    return combinations, count * torch.arange(len(clients)) + combinations[:, cluster[clients]]
+
+
+def _rates_kept(rates: Tensor, combination: Tensor, cluster: Tensor) -> Tensor:
+    """[N] the rate of each client in the model of a combination [G]; 0 without samples."""
+    chosen = rates.gather(0, combination.unsqueeze(0)).squeeze(0)
+    return torch.where(cluster < 0, 0.0, chosen[cluster])
 
 
 def singletons(samples: Tensor) -> Tensor:

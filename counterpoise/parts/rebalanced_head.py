@@ -79,14 +79,8 @@ def rebalanced_head(strength: NonNegative = 0.1, samples: Count = 8) -> Part:
 
     def adjust(grads: Params, slot: Tree, step: Step) -> tuple[Params, Tree]:
         balanced = balanced_gradient(joined(step.params), slot["set"], slot["others"])
-        pieces = {WEIGHT: balanced[:, :-1], BIAS: balanced[:, -1]}
-        turned = {
-            name: grads[name] + slot["strength"] * as_long_as(b, grads[name]) for name, b in pieces.items()
-        }
-        features = step.outputs.features.to(balanced.dtype)
-        by = last_layer_gradient(both_heads(step.outputs, slot["private"]), features, step.batch)
-        private = descend(slot["private"], by, step.stats.lr)
-        return grads | turned, slot | {"private": private}
+        turned = _turned(grads, balanced, slot["strength"])
+        return grads | turned, slot | {"private": _private_step(slot["private"], step, balanced.dtype)}
 
     def finish(delta: Params, slot: Tree, memory: Tree, stats: Stats) -> tuple[Tree, Tree]:
         return {name: stats.seen[name] for name in ("gradients", "held")}, slot["private"]
@@ -142,6 +136,19 @@ def as_long_as(direction: Tensor, other: Tensor) -> Tensor:
     wanted, length = (torch.linalg.vector_norm(one) for one in (other, direction))
     scaled: Tensor = direction * (wanted / length.clamp(min=TINY))
     return scaled
+
+
+def _turned(grads: Params, balanced: Tensor, strength: Tensor) -> Params:
+    """The gradients of the shared head, each with some of the balanced one, at its own length, added."""
+    pieces = {WEIGHT: balanced[:, :-1], BIAS: balanced[:, -1]}
+    return {name: grads[name] + strength * as_long_as(b, grads[name]) for name, b in pieces.items()}
+
+
+def _private_step(private: Tree, step: Step, dtype: torch.dtype) -> Tree:
+    """The private head after the step that the loss of both heads gives it."""
+    features = step.outputs.features.to(dtype)
+    by = last_layer_gradient(both_heads(step.outputs, private), features, step.batch)
+    return descend(private, by, step.stats.lr)
 
 
 def both_heads(outputs: Outputs, private: Tree) -> Tensor:

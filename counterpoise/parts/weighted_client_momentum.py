@@ -96,20 +96,10 @@ def weighted_client_momentum(
 
     def update(delta: Params, slot: Tree, exchange: Exchange) -> tuple[Params, Tree]:
         delta, direction = server_turn(delta, exchange, momentum_form)
-        return delta, slot | {"direction": direction} | renew(slot, exchange)
-
-    def renew(slot: Tree, exchange: Exchange) -> Tree:
-        """What the next round begins with, and what the charts show of this one."""
-        scores, everyone = _scores(slot, exchange), float(slot["mean_score"])
-        q = float(scores.mean()) / everyone if everyone > 0 else 1.0
         size = float(slot["discrepancy"]) / (1 if exponent == "discrepancy" else len(slot["gaps"]))
+        q = _relative_score(slot, exchange)
         chosen = adaptive_alpha(size, q) if alpha is None else alpha
-        return {
-            "alpha": torch.tensor(chosen, dtype=torch.float64),
-            "q": torch.tensor(q, dtype=torch.float64),
-            "weights": exchange.renew(torch.zeros_like(slot["weights"]), exchange.weights),
-            "scores": exchange.renew(slot["scores"], scores),
-        }
+        return delta, slot | {"direction": direction} | _renewed(slot, exchange, chosen, q)
 
     return Part(
         tally=tally,
@@ -144,3 +134,19 @@ def _scores(slot: Tree, exchange: Exchange) -> Tensor:
     """[K] as the clients sent them; more than the largest gap is a lie."""
     sent: Tensor = exchange.upload["score"]
     return sent.double().cpu().clamp(0.0, float(slot["gaps"].max()))
+
+
+def _relative_score(slot: Tree, exchange: Exchange) -> float:
+    """The mean score of the round's clients over that of all clients; 1 where no client has any."""
+    everyone = float(slot["mean_score"])
+    return float(_scores(slot, exchange).mean()) / everyone if everyone > 0 else 1.0
+
+
+def _renewed(slot: Tree, exchange: Exchange, alpha: float, q: float) -> Tree:
+    """What the next round begins with, and what the charts show of this one."""
+    return {
+        "alpha": torch.tensor(alpha, dtype=torch.float64),
+        "q": torch.tensor(q, dtype=torch.float64),
+        "weights": exchange.renew(torch.zeros_like(slot["weights"]), exchange.weights),
+        "scores": exchange.renew(slot["scores"], _scores(slot, exchange)),
+    }
