@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 NEWEST := .venv-newest
 PEERS ?= $(wildcard ../shared/peers)
 
-.PHONY: demo test test-newest test-faults test-long test-flower test-foreign test-cuda lint docs verdicts bench bench-growth bench-gpu clean
+.PHONY: demo test test-newest test-faults test-long test-flower test-foreign test-cuda test-kernels lint docs verdicts bench bench-growth bench-gpu clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -42,7 +42,12 @@ test-foreign: $(STAMP)
 	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -m foreign -n 2
 
 test-cuda: $(STAMP)
-	$(BIN)/python -m pytest tests/test_cuda.py tests/models/test_foreign_networks.py
+	$(BIN)/python -m pytest tests/test_cuda.py tests/models/test_foreign_networks.py tests/kernels
+
+# The kernels, without a GPU in Triton's interpreter; torch for CUDA brings Triton along, torch for the CPU does not.
+test-kernels: $(STAMP)
+	$(BIN)/python -c 'import triton' || $(BIN)/python -m pip install --quiet triton
+	$(BIN)/python -m pytest tests/kernels
 
 lint: $(STAMP)
 	$(BIN)/ruff format --check .

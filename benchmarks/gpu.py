@@ -3,6 +3,7 @@
     python benchmarks/gpu.py [--models mlp,convnet,resnet18] [--methods fedavg,scaffold,fedcm] [--ways captured,compiled]
     python benchmarks/gpu.py --skew [--models convnet,resnet18]     # unequal clients against equal ones, as many steps in all
     python benchmarks/gpu.py --variants 8 [--models mlp]            # FedProx with so many values of mu: in one program, and one after another
+    python benchmarks/gpu.py --models resnet18 --norm batch [--patches]   # another norm; convolutions of patches instead of our kernel
 
 Every entry trains the same ten clients (batch 50, 20 steps) on data that lies on the device; medians over repeats.
 The plain loop may use TF32, as torch's convolutions do by default.
@@ -26,6 +27,7 @@ from counterpoise.data.dataset import Samples, no_scaling
 from counterpoise.data.federation import Federation
 from counterpoise.engines.arithmetic import Precision, arithmetic
 from counterpoise.engines.choose import EngineSettings
+from counterpoise.models import patches
 from counterpoise.models.model import MODELS
 from counterpoise.run.build import build_simulation
 from counterpoise.run.joined import join
@@ -164,9 +166,14 @@ def main() -> None:
     options.add_argument("--precisions", default="tf32,bf16")
     options.add_argument("--seeds", type=int, default=10, help="runs in one program, for the second table")
     options.add_argument("--stem", default="cifar", help="of the ResNet-18 of the second table")
+    options.add_argument("--norm", default="group", help="of the ResNet-18")
+    options.add_argument("--patches", action="store_true", help="without our kernel for convolutions")
     options.add_argument("--skew", action="store_true", help="unequal clients against equal ones")
     options.add_argument("--variants", type=int, default=0, help="so many values of mu in one program")
     chosen = options.parse_args()
+    MODELS_BY_NAME["resnet18"][1]["norm"] = chosen.norm
+    if chosen.patches:
+        patches.kernel_of_this_machine = lambda: None  # as where there is no Triton
     print(torch.cuda.get_device_name(), torch.__version__)
     if chosen.variants:
         for name, precision in product(chosen.models.split(","), chosen.precisions.split(",")):

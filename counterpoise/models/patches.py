@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import deepcopy
+from functools import cache
+from importlib.util import find_spec
+from typing import TypeAlias
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -10,18 +14,25 @@ from torch import Tensor, nn
 
 from counterpoise.models.init import HeConv2d
 
+Convolution: TypeAlias = Callable[[Tensor, Tensor, int, int], Tensor]  # images, weight, stride, padding
+
 
 class PatchConv2d(nn.Conv2d):
     """``patches(x) W``: the same numbers as the convolution it replaces, up to rounding.
 
     Libraries run the convolutions of stacked models, which are grouped ones, several times slower than this; it pays
-    only where a compiler fuses the copying of the patches.
+    only where a compiler fuses the copying of the patches. In bfloat16 on a GPU a kernel forms them on the fly.
     """
 
+    kernel: Convolution | None = None
+
     def _conv_forward(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        outputs, inputs, height, width = weight.shape
         if torch.is_autocast_enabled(x.device.type):
             x = x.to(torch.get_autocast_dtype(x.device.type))  # before the patches multiply the traffic
+        if self.kernel is not None and _suits(x):
+            product = self.kernel(x, weight, self.stride[0], int(self.padding[0]))
+            return product if bias is None else product + bias.to(x.dtype)[:, None, None]
+        outputs, inputs, height, width = weight.shape
         patches = self._patches(x)  # [B, H, W, height * width * inputs]
         product = patches.flatten(0, 2) @ weight.permute(2, 3, 1, 0).reshape(height * width * inputs, outputs)
         product = product if bias is None else product + bias
@@ -65,4 +76,27 @@ def _converted(layer: nn.Conv2d) -> PatchConv2d:
     with torch.device("meta"):
         converted = PatchConv2d(*shape, bias=layer.bias is not None)  # type: ignore[arg-type]
     converted.weight, converted.bias = layer.weight, layer.bias
+    converted.kernel = kernel_of_this_machine() if _multiplies(layer) else None
     return converted
+
+
+def _multiplies(layer: nn.Conv2d) -> bool:
+    """Whether patches take several times the memory of the images, and channels fill a block of the kernel."""
+    square = len(set(layer.stride)) == len(set(layer.padding)) == 1
+    return square and max(layer.kernel_size) > 1 and min(layer.in_channels, layer.out_channels) >= 16
+
+
+def _suits(x: Tensor) -> bool:
+    """Only what was measured: in TF32 the kernel reads twice as much."""
+    return x.is_cuda and x.dtype == torch.bfloat16
+
+
+@cache
+def kernel_of_this_machine() -> Convolution | None:
+    """Ours, where there is a GPU for it and Triton, which torch for CUDA brings along."""
+    if not torch.cuda.is_available() or find_spec("triton") is None:
+        return None
+    from counterpoise.kernels import implicit_gemm
+
+    convolution: Convolution = implicit_gemm.convolution
+    return convolution
