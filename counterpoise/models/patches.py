@@ -29,7 +29,7 @@ class PatchConv2d(nn.Conv2d):
     def _conv_forward(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         if torch.is_autocast_enabled(x.device.type):
             x = x.to(torch.get_autocast_dtype(x.device.type))  # before the patches multiply the traffic
-        if self.kernel is not None and _suits(x):
+        if self.kernel is not None and _suits(x, max(weight.shape[:2])):
             product = self.kernel(x, weight, self.stride[0], int(self.padding[0]))
             return product if bias is None else product + bias.to(x.dtype)[:, None, None]
         outputs, inputs, height, width = weight.shape
@@ -86,15 +86,16 @@ def _multiplies(layer: nn.Conv2d) -> bool:
     return square and max(layer.kernel_size) > 1 and min(layer.in_channels, layer.out_channels) >= 16
 
 
-def _suits(x: Tensor) -> bool:
-    """Only what was measured: in TF32 the kernel reads twice as much."""
-    return x.is_cuda and x.dtype == torch.bfloat16
+def _suits(x: Tensor, channels: int) -> bool:
+    """Whether the kernel is for these images: in TF32 it would read twice as much, and it counts in 32 bits."""
+    return x.is_cuda and x.dtype == torch.bfloat16 and x.numel() // x.shape[1] * channels < 2**31
 
 
 @cache
 def kernel_of_this_machine() -> Convolution | None:
-    """Ours, where there is a GPU for it and Triton, which torch for CUDA brings along."""
-    if not torch.cuda.is_available() or find_spec("triton") is None:
+    """Ours, where there is a GPU that multiplies bfloat16, and Triton, which torch for CUDA brings along."""
+    able = torch.version.cuda is not None and torch.cuda.is_available() and find_spec("triton") is not None
+    if not able or torch.cuda.get_device_capability() < (8, 0):
         return None
     from counterpoise.kernels import implicit_gemm
 

@@ -149,7 +149,7 @@ def test_layers_of_a_model_take_the_kernel(bias: bool, monkeypatch: pytest.Monke
     monkeypatch.setattr(
         patches, "kernel_of_this_machine", lambda: lambda *given: calls.append(1) or convolution(*given)
     )
-    monkeypatch.setattr(patches, "_suits", lambda x: x.dtype == HALF)
+    monkeypatch.setattr(patches, "_suits", lambda x, channels: x.dtype == HALF)
     layers = nn.Sequential(nn.Conv2d(3, 16, 3, bias=bias), nn.Conv2d(16, 16, 3, 2, 1, bias=bias)).to(DEVICE)
     x = draw(2, 3, 9, 9)
     with torch.autocast(DEVICE, HALF):
