@@ -24,7 +24,7 @@ LEVEL = 2.0  # points by which a baseline may
 COLOURS = {"reproduced": "#1b7837", "direction only": "#e08214", "not reproduced": "#b2182b"}
 
 RULE = f"""A cell is a method on a problem, its gain the difference to the table's baseline. **Reproduced**: our gain is within {CLOSE:g} point of the paper's,
-or within two standard errors of ours, and not of the other sign. **Direction only**: the same sign, by more than one standard error, but another size. **Not reproduced**:
+or within two standard errors of ours, and not of the other sign unless both are at most {CLOSE:g} point. **Direction only**: the same sign, by more than one standard error, but another size. **Not reproduced**:
 neither. For a baseline itself the level counts: reproduced within {LEVEL:g} points or two deviations, else "other level". Standard errors are over
 paired seeds where the file has them, and of two means otherwise. A verdict is about our setting, which stands above each table; it is no proof that a paper is wrong."""
 
