@@ -11,7 +11,6 @@ import re
 import statistics
 import subprocess
 import sys
-import time
 from importlib.metadata import requires
 from pathlib import Path
 
@@ -28,10 +27,16 @@ TYPERS = {re.match(r"[\w-]+", need)[0] for need in requires("typer") or ()}  # t
 def test_help_answers_at_once() -> None:
     times = []
     for _ in range(3):
-        began = time.perf_counter()
+        began = processor_seconds()
         subprocess.run([*COMMAND, "--help"], check=True, capture_output=True)
-        times.append(time.perf_counter() - began)
+        times.append(processor_seconds() - began)
     assert statistics.median(times) < 2
+
+
+def processor_seconds() -> float:
+    """What ended children have used: a busy machine does not lengthen it."""
+    spent = os.times()
+    return spent.children_user + spent.children_system
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["--version"], ["nonsense"], ["run"]])

@@ -65,8 +65,8 @@ def test_a_trainer_looks_at_its_first_result_before_it_makes_room_for_all(
 @pytest.mark.parametrize("clients", [2_000, pytest.param(20_000, marks=pytest.mark.faults)])
 def test_a_full_round_takes_a_time_that_follows_the_number_of_small_clients(clients: int) -> None:
     simulation = simulate(clients, features=8)
-    began = time.perf_counter()
+    began = time.process_time()
     state, outcome = simulation.advance(simulation.open())
     assert outcome.replied == clients
-    assert time.perf_counter() - began < clients / 100  # about 1 ms a client, on one core
+    assert time.process_time() - began < clients / 100  # about 1 ms a client, on one core
     assert torch.isfinite(state.params["head.weight"]).all()

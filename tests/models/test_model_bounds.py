@@ -30,11 +30,11 @@ IMAGE, ROW = (3, 32, 32), (64,)
 def test_a_width_that_no_memory_holds_is_refused_in_one_line(
     name: str, arguments: dict[str, object], shape: tuple[int, ...]
 ) -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     with pytest.raises(ConfigError, match=rf"^model {name}: ") as caught:
         build_model(name, MODELS.build(name, arguments), shape, 10)
     assert "\n" not in str(caught.value)
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 5
 
 
 def test_a_model_is_compared_with_what_the_machine_has(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,9 +39,9 @@ def test_any_size_fits_one_page(tmp_path: Path, clients: int, classes: int) -> N
 
 def test_a_federation_of_a_hundred_thousand_clients_is_drawn_as_one_outline(tmp_path: Path) -> None:
     counts = np.random.default_rng(0).poisson(3, (100_000, 2))
-    began = time.perf_counter()
+    began = time.process_time()
     draw_heatmap(counts, ["a", "b"], tmp_path / "map.png")
-    assert time.perf_counter() - began < 20  # bars of their own took 140 s
+    assert time.process_time() - began < 20  # bars of their own took 140 s
     bars = tuple(bytes.fromhex(BAR[1:]))
     assert share_of((bars[0], bars[1], bars[2]), tmp_path / "map.png") > 0.02
 

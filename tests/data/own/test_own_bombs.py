@@ -1,4 +1,4 @@
-"""Small files and short configs that would take much: refused in seconds and 300 MB, measured in a process of its own.
+"""Small files and short configs that would take much: refused in seconds of a processor and 300 MB, measured in a process of its own.
 
 Those that a large machine could hold are opened as on one with 256 MiB free.
 """
@@ -55,13 +55,13 @@ capacity.MEMINFO = pathlib.Path(sys.argv[1])
 before = kib("VmRSS")
 for path in map(pathlib.Path, sys.argv[2:]):
     pathlib.Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
-    start, code = time.perf_counter(), 0
+    start, code = time.process_time(), 0
     try:
         look(path)
         message = ""
     except CounterpoiseError as error:
         message, code = str(error), error.exit_code
-    seconds = time.perf_counter() - start
+    seconds = time.process_time() - start
     print(json.dumps({"message": message, "code": code, "seconds": seconds, "kib": kib("VmHWM") - before}))
 """
 
