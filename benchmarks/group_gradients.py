@@ -23,8 +23,8 @@ from counterpoise.core.messages import Task
 from counterpoise.data.dataset import Samples, no_scaling
 from counterpoise.data.federation import Federation
 from counterpoise.engines.choose import EngineSettings
-from counterpoise.engines.processes import keep_memory
 from counterpoise.run.build import build_simulation
+from counterpoise.system.allocator import keep_memory
 
 CLASSES, IMBALANCE = 10, 20.0
 METHODS = {

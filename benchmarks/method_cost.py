@@ -18,7 +18,7 @@ import torch
 from workloads import WORKLOADS, Workload, simulate
 
 from counterpoise.core.messages import Task
-from counterpoise.engines.processes import keep_memory
+from counterpoise.system.allocator import keep_memory
 
 BASELINE = "fedavg"
 METHODS = "scaffold,moon,fedrod,ditto,fedavg+dp,fedwcm,fedbal,fedsat,fedavg+ccvr"

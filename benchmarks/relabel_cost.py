@@ -21,8 +21,8 @@ from counterpoise.core.messages import Task
 from counterpoise.data.federation import Federation
 from counterpoise.data.prepare import load_data, split_federation
 from counterpoise.engines.choose import EngineSettings
-from counterpoise.engines.processes import keep_memory
 from counterpoise.run.build import build_simulation
+from counterpoise.system.allocator import keep_memory
 
 CLIENTS, COHORT = 100, 10
 STEP = {"step": {"factor": 20.0, "share": 0.3, "ids": "climb"}}

@@ -6,7 +6,6 @@ memory, and a JSON message says where each tensor lies.
 
 from __future__ import annotations
 
-import ctypes
 import json
 import multiprocessing
 import os
@@ -29,12 +28,11 @@ from counterpoise.engines.opening import Workload
 from counterpoise.engines.slab import Slab, as_places
 from counterpoise.engines.workplace import Workplace, check_replies_fit
 from counterpoise.errors import RunError, is_out_of_memory
+from counterpoise.system.allocator import keep_memory
 
 LOST = (EOFError, BrokenPipeError, ConnectionResetError)
-MMAP_THRESHOLD, TRIM_THRESHOLD = -3, -1  # glibc's names of its settings
 PRIVATE = f"private{SEPARATOR}"  # how paths of memory begin that does not stack
 DEPTH = 2  # jobs that a worker has at a time
-KEEP = 1 << 30  # bytes that a worker's allocator keeps instead of returning pages after each step
 
 
 class ProcessTrainer:
@@ -206,11 +204,3 @@ def _serve(
 
 def _read_broadcast(sent: dict[str, Any], slab: Slab) -> Broadcast:
     return Broadcast.from_tree(sent["round"], sent["lr"], slab.read(as_places(sent["places"])))
-
-
-def keep_memory() -> None:
-    """Keep freed memory: by default the same pages are returned to the system and zeroed again in every step."""
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(MMAP_THRESHOLD, KEEP)
-        mallopt(TRIM_THRESHOLD, KEEP)

@@ -10,7 +10,7 @@ from typing import Any
 
 from counterpoise.data.root import data_root
 from counterpoise.errors import ConfigError
-from counterpoise.sweep.execute import Event, Executor, run_group, share_out, use_one_thread
+from counterpoise.sweep.execute import Event, Executor, prepare_worker, run_group, share_out
 from counterpoise.sweep.orders import Group, Order
 
 QUIET = (
@@ -66,5 +66,5 @@ class RayExecutor(Executor[Any]):
 def run_remotely(orders: str, root: str) -> str:
     """The body of a Ray task: run the orders of a group, with the data root of the sweep."""
     os.environ.setdefault("COUNTERPOISE_DATA", root)
-    use_one_thread()
+    prepare_worker()
     return json.dumps(run_group([Order(**one) for one in json.loads(orders)]))

@@ -27,6 +27,7 @@ from counterpoise.run.store.folder import RunFolder
 from counterpoise.sweep.jobs import has_begun
 from counterpoise.sweep.orders import Group, Order
 from counterpoise.sweep.tune import use_validation_as_test
+from counterpoise.system.allocator import keep_memory
 from counterpoise.system.atomic import write_atomically
 from counterpoise.system.toml import write_toml
 
@@ -141,9 +142,10 @@ def share_out(groups: Sequence[Group], executor: Executor[Handle]) -> Generator[
         executor.stop(list(busy))
 
 
-def use_one_thread() -> None:
-    """Parallel runs share the cores; further threads would only compete for them."""
+def prepare_worker() -> None:
+    """Parallel runs share the cores, so further threads would only compete for them; pages that a step frees serve the next one."""
     torch.set_num_threads(1)
+    keep_memory()
 
 
 def note_failure(one: Order, error: str) -> str:

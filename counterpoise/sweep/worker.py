@@ -15,10 +15,10 @@ def main() -> None:
     os.dup2(2, 1)  # other prints go to standard error
     waiting: SimpleQueue[list[dict[str, Any]]] = SimpleQueue()
     threading.Thread(target=_listen, args=(waiting,), daemon=True).start()
-    from counterpoise.sweep.execute import run_group, use_one_thread
+    from counterpoise.sweep.execute import prepare_worker, run_group
     from counterpoise.sweep.orders import Order
 
-    use_one_thread()
+    prepare_worker()
     while True:
         errors = run_group([Order(**order) for order in waiting.get()])
         answers.write(json.dumps(errors).encode() + b"\n")
