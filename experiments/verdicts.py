@@ -26,7 +26,7 @@ COLOURS = {"reproduced": "#1b7837", "direction only": "#e08214", "not reproduced
 RULE = f"""A cell is a method on a problem, its gain the difference to the table's baseline. **Reproduced**: our gain is within {CLOSE:g} point of the paper's,
 or within two standard errors of ours, and not of the other sign unless both are at most {CLOSE:g} point. **Direction only**: the same sign, by more than one standard error, but another size. **Not reproduced**:
 neither. For a baseline itself the level counts: reproduced within {LEVEL:g} points or two deviations, else "other level". Standard errors are over
-paired seeds where the file has them, and of two means otherwise. A verdict is about our setting, which stands above each table; it is no proof that a paper is wrong."""
+paired seeds where the file has them, and of two means otherwise; of a single seed, which has none, {CLOSE:g} point is taken. A verdict is about our setting, which stands above each table; it is no proof that a paper is wrong."""
 
 
 class Ours(NamedTuple):
@@ -88,10 +88,12 @@ def _summed_up(values: Mapping[int, float]) -> Ours:
 
 
 def gain_of(ours: Ours, baseline: Ours) -> tuple[float, float]:
-    """The mean gain and its standard error: over pairs of seeds where both have them."""
+    """The mean gain and its standard error: over pairs of seeds where both have them; of one seed it is not known, so CLOSE."""
     pairs = [value - baseline.values[seed] for seed, value in ours.values.items() if seed in baseline.values]
     if len(pairs) > 1:
         return statistics.fmean(pairs), statistics.stdev(pairs) / math.sqrt(len(pairs))
+    if min(ours.seeds, baseline.seeds) == 1:
+        return ours.mean - baseline.mean, CLOSE
     error = math.hypot(*(one.deviation / math.sqrt(max(one.seeds, 1)) for one in (ours, baseline)))
     return ours.mean - baseline.mean, error
 
@@ -163,7 +165,7 @@ def _rows(cells: Sequence[Cell]) -> str:
         spread = f" ± {cell.ours.deviation:.1f}" if cell.ours.seeds > 1 else ""
         ours = f"{cell.ours.mean:.1f}{spread} ({cell.ours.seeds})"
         lines.append(
-            f"| {cell.problem} | {cell.method} | {cell.printed:.1f} | {ours} | {gains[0]} | {gains[1]} | {cell.verdict} |"
+            f"| {cell.problem} | {cell.method} | {cell.printed:.2f} | {ours} | {gains[0]} | {gains[1]} | {cell.verdict} |"
         )
     return "\n".join(lines)
 

@@ -68,6 +68,16 @@ def test_gains_are_over_pairs_of_seeds(tmp_path: Path) -> None:
     assert results["A"].mean == pytest.approx(55.0)
 
 
+def test_a_gain_of_one_seed_must_exceed_a_point(tmp_path: Path) -> None:
+    rows = ["A,0,0.500", "B,0,0.509", "C,0,0.530"]
+    (tmp_path / "x.csv").write_text("\n".join(["run,seed,accuracy", *rows]) + "\n")
+    results = verdicts.read_results(tmp_path / "x.csv", "accuracy")
+
+    found = [verdicts.judge(10.0, *verdicts.gain_of(results[name], results["A"])) for name in "BC"]
+
+    assert found == ["not reproduced", "direction only"]
+
+
 def test_a_result_file_is_made_from_a_sweep_and_read_back(tmp_path: Path) -> None:
     named = [
         {"name": "Plain", "method": "fedavg"},
