@@ -75,7 +75,7 @@ def mean_recall(hits: Tensor, seen: Tensor) -> Tensor:
 
 def focused(weights: Tensor, scores: Tensor, focus: float, keep: float) -> Tensor:
     """[K] weights that sum to 1; of equal scores the earlier clients are kept."""
-    count = math.ceil(keep * len(scores) - 1e-9)
+    count = max(1, math.ceil(keep * len(scores) - 1e-9))
     kept = torch.zeros_like(weights).index_fill(0, scores.argsort(stable=True)[:count], 1.0)
     doubt = (1 - scores).clamp(min=LEAST).log()
     # Relative to the largest factor, so that a strong focus does not turn all of them to 0.

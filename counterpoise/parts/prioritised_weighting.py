@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Literal, NamedTuple
 
 import torch
@@ -107,16 +108,22 @@ def judge(exchange: Exchange, workers: int) -> Judged:
 def draw_workers(exchange: Exchange, workers: int) -> list[Pair]:
     """Each reply's own client and `workers - 1` others: of clients outside the cohort, used once each, then of all others."""
     cohort = exchange.replies.client.tolist()
-    idle = [client for client in range(exchange.clients) if client not in set(cohort)]
+    idle = _without(range(exchange.clients), cohort)
     pairs: list[Pair] = []
     for place, client in enumerate(cohort):
         stream = generator(exchange.seed, f"server {exchange.part}", exchange.round, client)
         chosen = _draw(idle, workers - 1, stream)
-        idle = [one for one in idle if one not in set(chosen)]
-        others = [one for one in range(exchange.clients) if one != client and one not in set(chosen)]
-        chosen += _draw(others, workers - 1 - len(chosen), stream)
+        idle = _without(idle, chosen)
+        if not idle:  # nobody is left who has not worked: everybody else may again
+            others = _without(range(exchange.clients), [client, *chosen])
+            chosen += _draw(others, workers - 1 - len(chosen), stream)
         pairs += [Pair(worker, place) for worker in (client, *chosen)]
     return pairs
+
+
+def _without(clients: Iterable[int], gone: Iterable[int]) -> list[int]:
+    away = set(gone)
+    return [client for client in clients if client not in away]
 
 
 def _draw(pool: list[int], count: int, stream: torch.Generator) -> list[int]:

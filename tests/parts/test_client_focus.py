@@ -21,6 +21,10 @@ def doubles(*values: float) -> torch.Tensor:
     return torch.tensor(values, dtype=torch.float64)
 
 
+def test_however_few_are_kept_one_is() -> None:
+    assert focused(doubles(0.5, 0.5), doubles(0.9, 0.2), 1.0, 1e-10).tolist() == [0.0, 1.0]
+
+
 def test_weights_by_hand() -> None:
     """Errors 1/2 and 1/4 of equal clients: 2 to 1; squared, 4 to 1."""
     half, scores = doubles(0.5, 0.5), doubles(0.5, 0.75)
