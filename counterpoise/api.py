@@ -70,7 +70,7 @@ def simulate(
     known = {*read_parameters(simulate), *read_parameters(build_simulation)}
     refuse_unknown("simulate", settings, known, _NESTED)
     check_arguments("simulate", simulate, evaluate_every=evaluate_every, progress=progress)
-    asked = read_settings(*(settings.pop(name, None) for name in Asked._fields))
+    asked = read_settings(**{name: settings.pop(name, None) for name in Asked._fields})
     given: dict[str, Any] = {"rounds": rounds, "seed": seed, "patience": patience}
     simulation = build_simulation(federation, method, model, **given, **asked._asdict(), **settings)
     rows, seconds = [], 0.0

@@ -79,6 +79,13 @@ def _choices(names: Sequence[str]) -> str:
     )
 
 
+def first_few(items: Iterable[object], most: int = 8) -> str:
+    """The first few, and how many more."""
+    words = [str(item) for item in items]
+    more = f" and {len(words) - most} more" if len(words) > most else ""
+    return ", ".join(words[:most]) + more
+
+
 def listed(words: Sequence[str]) -> str:
     """Names separated by commas; where they are many or long, the first few and their number."""
     shown = [printable(shorten(word, SHOWN_CHARACTERS)) for word in words[:SHOWN_WORDS]]

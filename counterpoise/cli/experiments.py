@@ -24,9 +24,8 @@ Overrides = Annotated[
 Out = Annotated[
     Path | None, typer.Option(help="Folder of the run; by default a new numbered one under runs/.")
 ]
-Work = Callable[
-    ["Sequence[Listener]", Callable[[str], None]], dict[str, Any]
-]  # listeners, function that prints a line -> summary
+# Listeners, function that prints a line -> summary
+Work = Callable[["Sequence[Listener]", Callable[[str], None]], dict[str, Any]]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")]
 
 

@@ -41,19 +41,11 @@ def predict(
     Data is read as in training: columns in any order, gaps and unseen words as there, pixels as they are. A run with a
     threshold (evaluate.threshold) answers by it, as it was scored.
     """
-    from counterpoise.errors import ConfigError, printable, short
-    from counterpoise.trained.answers import called_from
+    from counterpoise.errors import short
     from counterpoise.trained.load import load_run
-    from counterpoise.trained.predict import holds_predictions, predict_file, write_predictions
+    from counterpoise.trained.predict import predict_file, write_predictions
 
-    if out.exists() and file.exists() and out.samefile(file):
-        raise ConfigError(f"--out must not be FILE itself, {short(file)}, which would be lost")
-    check_target(out)
-    refuse_within_run(out)
-    if out.exists() and not force and not holds_predictions(out):
-        raise ConfigError(
-            f"{short(out)} is there already and holds no predictions; --force overwrites it, --out names another file"
-        )
+    _check_out(out, file, force)
     predicted = predict_file(load_run(run), file)
     write_predictions(predicted, out)
     for note in predicted.given.notes:
@@ -64,19 +56,31 @@ def predict(
             err=True,
         )
     if as_json:
-        typer.echo(
-            json.dumps(
-                {
-                    "rows": len(predicted.said.codes),
-                    "out": str(out),
-                    "trained_on": predicted.trained_on,
-                    **predicted.threshold,
-                    **predicted.scores(),
-                },
-                indent=2,
-            )
-        )
+        facts = {"rows": len(predicted.said.codes), "out": str(out), "trained_on": predicted.trained_on}
+        typer.echo(json.dumps(facts | predicted.threshold | predicted.scores(), indent=2))
         return
+    _print_predicted(predicted, out)
+
+
+def _check_out(out: Path, file: Path, force: bool) -> None:
+    """Refuse a place whose file would be lost, before anything is worked out."""
+    from counterpoise.errors import ConfigError, short
+    from counterpoise.trained.predict import holds_predictions
+
+    if out.exists() and file.exists() and out.samefile(file):
+        raise ConfigError(f"--out must not be FILE itself, {short(file)}, which would be lost")
+    check_target(out)
+    refuse_within_run(out)
+    if out.exists() and not force and not holds_predictions(out):
+        raise ConfigError(
+            f"{short(out)} is there already and holds no predictions; --force overwrites it, --out names another file"
+        )
+
+
+def _print_predicted(predicted: Predicted, out: Path) -> None:
+    from counterpoise.errors import printable
+    from counterpoise.trained.answers import called_from
+
     typer.echo(f"{len(predicted.said.codes):,} rows: {out}")
     if predicted.decision is not None:
         called = called_from(predicted.decision, predicted.said.classes)

@@ -113,9 +113,8 @@ def end(
     before, _ = starts_from(method, received, progress.buffers, memory)
     delta = subtract(progress.params, before)
     upload, memory = {}, dict(memory)
-    if (
-        alone := method.alone
-    ) is not None:  # by the very sum by which a server would take one client's change
+    # By the very sum by which a server would take one client's change
+    if (alone := method.alone) is not None:
         memory[alone.name] = kept_model(add(before, delta), progress.buffers)
     for part in method.parts:
         if part.finish is not None:

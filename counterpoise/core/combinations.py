@@ -10,6 +10,7 @@ from counterpoise.errors import ConfigError, short
 
 SINGLE_OWNER = ("propose", "loss", "gradient", "choose")
 SERVER_RULES = ("propose", "choose", "weigh", "treat", "update", "present")
+# Hook -> how a part that fills it leads the model by more than the mean of the updates
 UNPROTECTED = {
     "survey": "asks clients about their samples",
     "tally": "sums up what clients have",
@@ -17,7 +18,7 @@ UNPROTECTED = {
     "weigh": "weighs clients by what they have",
     "treat": "treats the updates too",
     "finish": "may have clients send more than their update",
-}  # hook -> how a part that fills it leads the model by more than the mean of the updates
+}
 
 
 def check_combination(parts: Sequence[Part]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, ParamSpec, TypeAlias
@@ -13,13 +12,12 @@ from counterpoise.core.combinations import check_combination, filling, marked
 from counterpoise.core.part import Part
 from counterpoise.errors import SHOWN_CHARACTERS, ConfigError, HookError, short, shorten
 from counterpoise.registry.plugins import FILES
-from counterpoise.registry.registry import Entry, Factory, Place, Registry, unknown_name
+from counterpoise.registry.registry import Entry, Factory, Place, Registry, naming, unknown_name
 from counterpoise.registry.schema import LARGEST
 
 Weighting: TypeAlias = Literal["samples", "uniform"]
-Spec: TypeAlias = tuple[
-    tuple[str, Mapping[str, Any]], ...
-]  # methods and parts in order, with their arguments
+# Methods and parts in order, with their arguments
+Spec: TypeAlias = tuple[tuple[str, Mapping[str, Any]], ...]
 
 
 @dataclass(frozen=True)
@@ -101,17 +99,7 @@ Arguments = ParamSpec("Arguments")
 
 def part(name: str = "", **facts: Any) -> Callable[[Callable[Arguments, Part]], Callable[Arguments, Part]]:
     """Decorator: register a factory of parts, by default under its own name, which its parts then have."""
-
-    def decorate(factory: Callable[Arguments, Part]) -> Callable[Arguments, Part]:
-        called = name or factory.__name__
-
-        @functools.wraps(factory)
-        def named(*given: Arguments.args, **arguments: Arguments.kwargs) -> Part:
-            return replace(factory(*given, **arguments), name=called)
-
-        return PARTS.register(called, **facts)(named)
-
-    return decorate
+    return naming(PARTS, name, **facts)
 
 
 def method(name: str = "", **facts: Any) -> Callable[[Factory], Factory]:

@@ -30,9 +30,8 @@ from counterpoise.core.views import Visit as Visit
 from counterpoise.core.views import first_round as first_round
 from counterpoise.core.views import round_at as round_at
 
-Privacy: TypeAlias = Literal[
-    "secret", "repeatable"
-]  # who can work out the noise: the server, or whoever knows the seed
+# Who can work out the noise: the server, or whoever knows the seed
+Privacy: TypeAlias = Literal["secret", "repeatable"]
 
 
 class Chart(NamedTuple):

@@ -51,6 +51,11 @@ def kept_model(params: Params, buffers: Params) -> Tree:
     return {"params": params} | ({"buffers": buffers} if buffers else {})
 
 
+def own_model(params: Params, buffers: Params, memory: Tree) -> tuple[Params, Params]:
+    """An `own`: the model that a client keeps, instead of the shared one."""
+    return memory["params"], memory.get("buffers", {})
+
+
 def add(tree: Tree, other: Tree, scale: float | Tensor = 1.0) -> Tree:
     """``tree + scale * other``, in one pass where the scale is a number."""
     if isinstance(scale, Tensor):

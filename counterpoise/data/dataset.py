@@ -177,9 +177,8 @@ class Dataset:
         return replace(self, assignment=assignment)
 
 
-Loader = Callable[
-    [Path | None], Dataset
-]  # data root, or None where the data ships with a dependency -> data set
+# Data root, or None where the data ships with a dependency -> data set
+Loader = Callable[[Path | None], Dataset]
 
 
 DATASETS: Registry[Loader] = Registry("data set", ["counterpoise.data.sets"])

@@ -16,9 +16,8 @@ from counterpoise.data.types import Rows
 from counterpoise.errors import listed
 from counterpoise.registry.schema import Interval
 
-Share = Annotated[
-    float, Interval(0, 0.5, open_low=True, open_high=True)
-]  # that tests, as `check_share` has it
+# That tests, as `check_share` has it
+Share = Annotated[float, Interval(0, 0.5, open_low=True, open_high=True)]
 
 
 class TrainTest(NamedTuple):

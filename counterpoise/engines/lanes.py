@@ -11,21 +11,8 @@ from torch import Tensor
 
 from counterpoise.core.tree import Tree, leaves, take, tmap
 
-WIDTHS = (
-    1,
-    2,
-    3,
-    4,
-    6,
-    8,
-    12,
-    16,
-    24,
-    32,
-    48,
-    64,
-    96,
-)  # lanes that a stack may have: few, so that captured steps fit again
+# Lanes that a stack may have: few, so that captured steps fit again
+WIDTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96)
 LATENCY = 1.0  # fixed cost of a step, in lanes
 GOOD_ENOUGH = 1.25  # times the least cost up to which a captured width is used again
 

@@ -168,11 +168,8 @@ def _serve(
     slabs: Sequence[Channel],
 ) -> None:
     """A worker's loop: jobs until the pipe closes. Inherited ends are closed so that it notices."""
-    for number in (
-        signal.SIGINT,
-        signal.SIGHUP,
-        signal.SIGQUIT,
-    ):  # a terminal sends them to the whole group: the parent decides
+    # A terminal sends them to the whole group: the parent decides
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     keep_memory()

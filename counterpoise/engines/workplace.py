@@ -56,9 +56,8 @@ class Workplace:
     seed: int
     augment: Augmentation | None = None
     privacy: PrivacySettings = field(default_factory=PrivacySettings)
-    numbers: Mapping[str, Mapping[str, float]] = field(
-        default_factory=dict
-    )  # in which joined runs differ; see core/variants.py
+    # In which joined runs differ; see core/variants.py
+    numbers: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def inputs(self, rows: Tensor, draws: Draws) -> Tensor:
         """Model inputs of training rows [...], augmented by draws [..., *]."""

@@ -81,9 +81,8 @@ def train(context: ClientContext, content: RecordDict) -> RecordDict:
     ask, sha256 = messages.read_train(content, context.number, context.work.model.frozen_sha256)
     if ask.client != context.name:
         raise Refused("client")
-    disk = DiskMemory(
-        context.state, ask.run, context.name
-    )  # refuses what is no id: the log holds words of no server
+    # Refuses what is no id: the log holds words of no server
+    disk = DiskMemory(context.state, ask.run, context.name)
     log_received(context.state, Received(ask.run, context.name, ask.broadcast.round, sha256))
     known = disk.load(ask.memory)
     disk.collect_garbage(ask.memory, ask.broadcast.round, ask.since)

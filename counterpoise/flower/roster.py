@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from flwr.app import Message
@@ -98,10 +98,3 @@ class Roster:
         self._node[hello.client] = node
         self.hellos[hello.client] = hello
         self._asked.pop(node, None)  # a restarted node has the same id, and must be asked at once
-
-
-def first_of(names: Iterable[str], most: int = 5) -> str:
-    """The first few names, and how many more."""
-    names = list(names)
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more

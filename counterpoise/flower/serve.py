@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 from counterpoise.data.federation import Federation
 from counterpoise.engines.choose import EngineSettings
 from counterpoise.engines.workplace import Workplace
-from counterpoise.errors import RunError
+from counterpoise.errors import RunError, first_few
 from counterpoise.flower.greetings import Greeted, expected, greeted
 from counterpoise.flower.grid import Grid
 from counterpoise.flower.job import JobFolder, JobSettings
-from counterpoise.flower.roster import Roster, first_of
+from counterpoise.flower.roster import Roster
 from counterpoise.flower.server import FlowerEngine, RoundPolicy
 from counterpoise.flower.status import Status
 from counterpoise.flower.workplaces import client_names, with_questions
@@ -84,7 +84,7 @@ def _gather(roster: Roster, ready: Prepared) -> None:
     if missing and not (ready.resume and len(names) - len(missing) >= flower.min_replies):
         why = roster.why_missing()
         words = [f"{name} (refused: {why[name]})" if name in why else name for name in missing]
-        raise RunError(f"{len(missing)} of {len(names)} clients did not connect: {first_of(words)}")
+        raise RunError(f"{len(missing)} of {len(names)} clients did not connect: {first_few(words, most=5)}")
 
 
 def _connect(ready: Prepared, roster: Roster, known: Greeted, status: Status, counted: list[int]) -> Connect:

@@ -80,9 +80,8 @@ class FlowerEngine:
     known_counts: torch.Tensor | None = (
         None  # [C] the sum of class counts, where clients were asked for it before
     )
-    spend: Callable[[float], float] = lambda epsilon: (
-        epsilon
-    )  # counts a sum with noise; returns what all spent
+    # Counts a sum with noise; returns what all spent
+    spend: Callable[[float], float] = lambda epsilon: epsilon
     exchange: Exchange = field(init=False, repr=False)
     _pending: dict[int, str] = field(default_factory=dict, repr=False)
     _specs: dict[str, TreeSpec] = field(default_factory=dict, repr=False)

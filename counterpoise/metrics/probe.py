@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple, ParamSpec, TypeAlias
 
 from torch import Tensor, nn
@@ -12,7 +11,7 @@ from torch import Tensor, nn
 from counterpoise.core.method import build_named
 from counterpoise.core.part import Batch, Outputs
 from counterpoise.errors import ConfigError, short
-from counterpoise.registry.registry import Registry
+from counterpoise.registry.registry import Registry, naming
 from counterpoise.registry.schema import Named
 
 Numbers: TypeAlias = Mapping[str, float | None]  # None: there is no such number in this round
@@ -42,17 +41,7 @@ Arguments = ParamSpec("Arguments")
 
 def probe(name: str = "", **facts: Any) -> Callable[[Callable[Arguments, Probe]], Callable[Arguments, Probe]]:
     """Decorator: register a factory of probes, by default under its own name, which its probes then have."""
-
-    def decorate(factory: Callable[Arguments, Probe]) -> Callable[Arguments, Probe]:
-        called = name or factory.__name__
-
-        @functools.wraps(factory)
-        def named(*given: Arguments.args, **arguments: Arguments.kwargs) -> Probe:
-            return replace(factory(*given, **arguments), name=called)
-
-        return PROBES.register(called, **facts)(named)
-
-    return decorate
+    return naming(PROBES, name, **facts)
 
 
 def build_probes(specs: Sequence[ProbeSpec]) -> tuple[Probe, ...]:

@@ -13,9 +13,8 @@ from counterpoise.errors import ConfigError
 from counterpoise.registry.registry import Registry
 from counterpoise.system.capacity import check_fits
 
-Builder = Callable[
-    [tuple[int, ...], int], nn.Module
-]  # input shape, classes -> a module, parameters not yet drawn
+# Input shape, classes -> a module, parameters not yet drawn
+Builder = Callable[[tuple[int, ...], int], nn.Module]
 
 
 MODELS: Registry[Builder] = Registry("model", ["counterpoise.models"])

@@ -65,10 +65,8 @@ def least_variance_starts(counts: Tensor, groups: int) -> Tensor:
     cost = spread(counts.double().sort(descending=True).values)
     places = torch.arange(len(cost), device=counts.device)
     slack = SLACK * counts.double().square().sum()
-    best, choices = (
-        cost[:, -1],
-        [],
-    )  # least cost of what follows each place, and where its first group then ends
+    # Least cost of what follows each place, and where its first group then ends
+    best, choices = cost[:, -1], []
     for _ in range(groups - 1):
         total = cost + best
         least = total.min(-1, keepdim=True).values

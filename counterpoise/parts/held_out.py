@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from counterpoise.core.part import Census, Reveals
 
+# Of rules that ask clients for the confusion counts of others' models
 JUDGED = Reveals(
     judged="how many of the samples that it holds out are of each class, and for which classes each model that it judges takes them"
-)  # of rules that ask clients for the confusion counts of others' models
+)
 
 
 def note_training_samples(census: Census) -> str:

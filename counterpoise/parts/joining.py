@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from counterpoise.core.method import part
 from counterpoise.core.part import Census, Part
-from counterpoise.core.tree import Params, Tree, kept_model
+from counterpoise.core.tree import Params, Tree, kept_model, own_model
 
 
 @part()
@@ -17,13 +17,10 @@ def trained_alone() -> Part:
     def enroll(params: Params, buffers: Params, classes: int) -> Tree:
         return kept_model(params, buffers)
 
-    def own(params: Params, buffers: Params, memory: Tree) -> tuple[Params, Params]:
-        return memory["params"], memory.get("buffers", {})
-
     def note(census: Census) -> str:
         return f"nothing is averaged: scores are means over {census.eligible} models, one per client"
 
-    return Part(enroll=enroll, own=own, note=note, alone=True)
+    return Part(enroll=enroll, own=own_model, note=note, alone=True)
 
 
 @part()

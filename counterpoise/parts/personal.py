@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from counterpoise.core.method import part
-from counterpoise.core.part import Part, Reveals, Stats, Step
-from counterpoise.core.tree import Params, Tree, add, descend, kept_model, subtract
+from counterpoise.core.part import Outputs, Part, Reveals, Stats, Step
+from counterpoise.core.tree import Params, Tree, add, descend, kept_model, own_model, subtract
 from counterpoise.models.heads import BIAS, WEIGHT, with_head
 from counterpoise.parts.class_gradients import last_layer_gradient
 from counterpoise.registry.schema import NonNegative
@@ -39,15 +40,12 @@ def personal_model(pull: NonNegative = 0.1) -> Part:
     def finish(delta: Params, slot: Tree, memory: Tree, stats: Stats) -> tuple[Tree, Tree]:
         return {}, kept_model(slot["params"], slot["buffers"])
 
-    def own(params: Params, buffers: Params, memory: Tree) -> tuple[Params, Params]:
-        return memory["params"], memory.get("buffers", {})
-
     return Part(
         enroll=enroll,
         start=start,
         adjust=adjust,
         finish=finish,
-        own=own,
+        own=own_model,
         reveals=Reveals(upload="nothing"),
         assumes_sgd=True,  # it takes such steps itself, at the same learning rate
     )
@@ -67,10 +65,7 @@ def private_head() -> Part:
         return memory
 
     def adjust(grads: Params, slot: Tree, step: Step) -> tuple[Params, Tree]:
-        features = step.outputs.features.to(slot["weight"].dtype)
-        logits = step.outputs.logits + features @ slot["weight"].t() + slot["bias"]
-        by = last_layer_gradient(logits, features, step.batch)
-        return grads, descend(slot, by, step.stats.lr)
+        return grads, private_step(slot, step)
 
     def finish(delta: Params, slot: Tree, memory: Tree, stats: Stats) -> tuple[Tree, Tree]:
         return {}, slot
@@ -90,6 +85,20 @@ def private_head() -> Part:
 def empty_head(params: Params) -> Tree:
     """A private head that adds nothing yet."""
     return {"weight": torch.zeros_like(params[WEIGHT]), "bias": torch.zeros_like(params[BIAS])}
+
+
+def both_heads(outputs: Outputs, private: Tree) -> Tensor:
+    """Logits of the shared and the private head together."""
+    weight, bias = private["weight"], private["bias"]
+    added: Tensor = outputs.features.to(weight.dtype) @ weight.t() + bias
+    return outputs.logits + added
+
+
+def private_step(private: Tree, step: Step) -> Tree:
+    """The private head after the step that the loss of both heads gives it."""
+    features = step.outputs.features.to(private["weight"].dtype)
+    by = last_layer_gradient(both_heads(step.outputs, private), features, step.batch)
+    return descend(private, by, step.stats.lr)
 
 
 def with_private_head(params: Params, buffers: Params, memory: Tree) -> tuple[Params, Params]:

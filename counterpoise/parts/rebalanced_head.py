@@ -20,18 +20,17 @@ from counterpoise.core.part import (
     Visit,
     whole_slot,
 )
-from counterpoise.core.tree import Params, Tree, descend
+from counterpoise.core.tree import Params, Tree
 from counterpoise.models.heads import BIAS, WEIGHT, with_plain_head
 from counterpoise.parts.class_gradients import (
     TOLD,
     class_gradients,
     gradients_of,
     joined,
-    last_layer_gradient,
     over_holders,
     take_of_each,
 )
-from counterpoise.parts.personal import empty_head, with_private_head
+from counterpoise.parts.personal import both_heads, empty_head, private_step, with_private_head
 from counterpoise.registry.schema import Count, NonNegative
 
 REDGRAPE = "Yang et al. 2023, arXiv:2301.10394"
@@ -80,7 +79,7 @@ def rebalanced_head(strength: NonNegative = 0.1, samples: Count = 8) -> Part:
     def adjust(grads: Params, slot: Tree, step: Step) -> tuple[Params, Tree]:
         balanced = balanced_gradient(joined(step.params), slot["set"], slot["others"])
         turned = _turned(grads, balanced, slot["strength"])
-        return grads | turned, slot | {"private": _private_step(slot["private"], step, balanced.dtype)}
+        return grads | turned, slot | {"private": private_step(slot["private"], step)}
 
     def finish(delta: Params, slot: Tree, memory: Tree, stats: Stats) -> tuple[Tree, Tree]:
         return {name: stats.seen[name] for name in ("gradients", "held")}, slot["private"]
@@ -142,17 +141,3 @@ def _turned(grads: Params, balanced: Tensor, strength: Tensor) -> Params:
     """The gradients of the shared head, each with some of the balanced one, at its own length, added."""
     pieces = {WEIGHT: balanced[:, :-1], BIAS: balanced[:, -1]}
     return {name: grads[name] + strength * as_long_as(b, grads[name]) for name, b in pieces.items()}
-
-
-def _private_step(private: Tree, step: Step, dtype: torch.dtype) -> Tree:
-    """The private head after the step that the loss of both heads gives it."""
-    features = step.outputs.features.to(dtype)
-    by = last_layer_gradient(both_heads(step.outputs, private), features, step.batch)
-    return descend(private, by, step.stats.lr)
-
-
-def both_heads(outputs: Outputs, private: Tree) -> Tensor:
-    """Logits of the shared and the private head together."""
-    weight, bias = private["weight"], private["bias"]
-    added: Tensor = outputs.features.to(weight.dtype) @ weight.t() + bias
-    return outputs.logits + added

@@ -97,9 +97,16 @@ def weighted_client_momentum(
     def update(delta: Params, slot: Tree, exchange: Exchange) -> tuple[Params, Tree]:
         delta, direction = server_turn(delta, exchange, momentum_form)
         size = float(slot["discrepancy"]) / (1 if exponent == "discrepancy" else len(slot["gaps"]))
-        q = _relative_score(slot, exchange)
+        scores = _scores(slot, exchange)
+        q = _relative(scores, float(slot["mean_score"]))
         chosen = adaptive_alpha(size, q) if alpha is None else alpha
-        return delta, slot | {"direction": direction} | _renewed(slot, exchange, chosen, q)
+        return delta, slot | {
+            "direction": direction,
+            "alpha": torch.tensor(chosen, dtype=torch.float64),
+            "q": torch.tensor(q, dtype=torch.float64),
+            "weights": exchange.renew(torch.zeros_like(slot["weights"]), exchange.weights),
+            "scores": exchange.renew(slot["scores"], scores),
+        }
 
     return Part(
         tally=tally,
@@ -136,17 +143,6 @@ def _scores(slot: Tree, exchange: Exchange) -> Tensor:
     return sent.double().cpu().clamp(0.0, float(slot["gaps"].max()))
 
 
-def _relative_score(slot: Tree, exchange: Exchange) -> float:
+def _relative(scores: Tensor, everyone: float) -> float:
     """The mean score of the round's clients over that of all clients; 1 where no client has any."""
-    everyone = float(slot["mean_score"])
-    return float(_scores(slot, exchange).mean()) / everyone if everyone > 0 else 1.0
-
-
-def _renewed(slot: Tree, exchange: Exchange, alpha: float, q: float) -> Tree:
-    """What the next round begins with, and what the charts show of this one."""
-    return {
-        "alpha": torch.tensor(alpha, dtype=torch.float64),
-        "q": torch.tensor(q, dtype=torch.float64),
-        "weights": exchange.renew(torch.zeros_like(slot["weights"]), exchange.weights),
-        "scores": exchange.renew(slot["scores"], _scores(slot, exchange)),
-    }
+    return float(scores.mean()) / everyone if everyone > 0 else 1.0

@@ -21,9 +21,8 @@ FEWEST = 3  # of two clients each learns the other's numbers from the sum
 FEW = 5  # below it a warning
 ATTEMPTS = 5
 
-Exchange: TypeAlias = Callable[
-    [Mapping[str, bytes]], Mapping[str, bytes]
-]  # client -> question -> client -> answer
+# Client -> question -> client -> answer
+Exchange: TypeAlias = Callable[[Mapping[str, bytes]], Mapping[str, bytes]]
 
 
 class DropOutError(Exception):

@@ -10,14 +10,19 @@ import math
 import pkgutil
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Generic, NamedTuple, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeVar
 
 from counterpoise.errors import ConfigError, legal_words, short
 from counterpoise.registry.plugins import load_plugins
 from counterpoise.registry.settings import Parameter, read_parameters
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 Product = TypeVar("Product")
+Piece = TypeVar("Piece", bound="DataclassInstance")  # a product that has a name
+Arguments = ParamSpec("Arguments")
 Factory = TypeVar("Factory", bound=Callable[..., Any])
 LOADING = threading.RLock()  # shared by all registries: a module that one loads may use another
 
@@ -167,6 +172,23 @@ class Registry(Generic[Product]):
                     import_modules(package)
                 load_plugins()
                 self._loaded = True
+
+
+def naming(
+    registry: Registry[Piece], name: str = "", **facts: Any
+) -> Callable[[Callable[Arguments, Piece]], Callable[Arguments, Piece]]:
+    """Decorator: register a factory, by default under its own name, which what it makes then has."""
+
+    def decorate(factory: Callable[Arguments, Piece]) -> Callable[Arguments, Piece]:
+        called = name or factory.__name__
+
+        @functools.wraps(factory)
+        def named(*given: Arguments.args, **arguments: Arguments.kwargs) -> Piece:
+            return replace(factory(*given, **arguments), name=called)
+
+        return registry.register(called, **facts)(named)
+
+    return decorate
 
 
 def import_modules(package: str) -> None:

@@ -46,9 +46,8 @@ ProperFraction = Annotated[float, Interval(0, 1, open_high=True)]
 Count = Annotated[int, Interval(1)]
 Whole = Annotated[int, Interval(0)]
 Seed = Annotated[int, Interval(0, SEEDS, open_high=True)]
-Moment = (
-    Annotated[float, Interval(0, 1, open_low=True, open_high=True)] | Count
-)  # a share of all rounds, or a number of rounds
+# A share of all rounds, or a number of rounds
+Moment = Annotated[float, Interval(0, 1, open_low=True, open_high=True)] | Count
 Named = str | Mapping[str, Mapping[str, Any]]  # a name, or { name = { argument = value } }
 
 Self = TypeVar("Self", bound="Table")

@@ -84,20 +84,19 @@ def compare_results(
     )
     scores = read_scores(rows, score)
     verdicts = judge(scores, problems, methods, chosen, score, overlaps(runs))
+    failures = [(result.path, _why(result)) for result in unfinished]
+    failures += [(path, str(error)) for path, error in (left_out or {}).items()]
     return Comparison(
-        score,
-        at,
-        chosen,
-        rows,
-        verdicts,
-        _rank(scores, problems, methods, score),
-        targets,
-        (
-            *((result.path, _why(result)) for result in unfinished),
-            *((path, str(error)) for path, error in (left_out or {}).items()),
-        ),
-        notes_of(rows, runs, at, chosen, repeated=len(finished) - sum(map(len, runs.values()))),
-        recommend(rows, runs, verdicts, chosen, score, at),
+        score=score,
+        at=at,
+        baseline=chosen,
+        rows=rows,
+        verdicts=verdicts,
+        ranking=_rank(scores, problems, methods, score),
+        targets=targets,
+        failures=tuple(failures),
+        notes=notes_of(rows, runs, at, chosen, repeated=len(finished) - sum(map(len, runs.values()))),
+        recommendations=recommend(rows, runs, verdicts, chosen, score, at),
     )
 
 

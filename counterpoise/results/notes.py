@@ -100,9 +100,8 @@ def _collapse(run: RunResult) -> str:
     total, most = sum(answers), answers.index(max(answers)) if answers else 0
     if not total or not answers[most] >= ONE_ANSWER * total > max(true):
         return ""
-    if total - answers[most] >= OTHER_ANSWERS * (
-        total - true[most]
-    ):  # the test set itself is nearly all of that class
+    # The test set itself is nearly all of that class
+    if total - answers[most] >= OTHER_ANSWERS * (total - true[most]):
         return ""
     name = run.record["data"]["classes"][most]
     return f"it answers {100 * answers[most] / total:.0f} % of the test samples with class {name}"

@@ -137,8 +137,8 @@ def with_recall(one: Recommendation, runs: Runs) -> Recommendation:
 
 def rarest_recall(runs: Sequence[RunResult]) -> tuple[str, float] | None:
     """The rarest class in words and its mean recall at the last evaluation."""
-    counts = [run.record.get("data", {}).get("class_counts") for run in runs]
-    if not runs or None in counts or len({tuple(count).index(min(count)) for count in counts}) > 1:
+    counts = [run.class_counts for run in runs if run.class_counts is not None]
+    if not runs or len(counts) < len(runs) or len({tuple(count).index(min(count)) for count in counts}) > 1:
         return None
     rarest = counts[0].index(min(counts[0]))
     recalls = [run.scored[-1]["per_class_recall"][rarest] for run in runs]

@@ -37,9 +37,8 @@ class Verdict(NamedTuple):
     score: str
     pairs: int
     difference: float  # mean over pairs
-    interval: (
-        tuple[float, float] | None
-    )  # excludes zero exactly if adjusted < 5 %; None: the pairs bound nothing
+    # Excludes zero exactly if adjusted < 5 %; None: the pairs bound nothing
+    interval: tuple[float, float] | None
     p: float  # two-sided
     adjusted: float  # by Holm over the methods compared on this problem
     effect: dict[str, float | None]  # "rank_biserial" (of matched pairs) and "cohen_dz"

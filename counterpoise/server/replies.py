@@ -16,10 +16,8 @@ from counterpoise.core.protocol import Rejection
 from counterpoise.core.tree import Params, Tree, finite_rows, norm, row_norms, scale_rows, take
 
 MAX_GROWTH = 1000.0  # an update this many times the model's own norm is an explosion, not training
-NOT_FINITE, EXPLODED = DIVERGED = (
-    "not finite",
-    "exploded",
-)  # how reasons begin that mean diverged training
+# How reasons begin that mean diverged training
+NOT_FINITE, EXPLODED = DIVERGED = "not finite", "exploded"
 
 
 LEAST_REPLIES = 3  # fewer have no median to compare with

@@ -13,10 +13,8 @@ from counterpoise.errors import ConfigError
 from counterpoise.sweep.execute import Event, Executor, prepare_worker, run_group, share_out
 from counterpoise.sweep.orders import Group, Order
 
-QUIET = (
-    "RAY_USAGE_STATS_ENABLED",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO",
-)  # no telemetry, no advice on stderr
+# No telemetry, no advice on stderr
+QUIET = ("RAY_USAGE_STATS_ENABLED", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO")
 
 
 def on_ray(groups: Sequence[Group], processes: int) -> Generator[Event]:

@@ -25,11 +25,8 @@ from counterpoise.sweep.specs import Tables, as_name, describe_setting, merge, p
 from counterpoise.sweep.sweep import MethodEntry, Sweep
 
 Setting = Mapping[str, Any]  # values by dotted key
-LEFT_OPEN = (
-    ("engine", "chunk"),
-    ("engine", "together"),
-    ("partition", "clients"),
-)  # keys that 0 or nothing leaves to the run
+# Keys that 0 or nothing leaves to the run
+LEFT_OPEN = (("engine", "chunk"), ("engine", "together"), ("partition", "clients"))
 
 
 class Job(NamedTuple):

@@ -85,10 +85,8 @@ class Finished(NamedTuple):
 
 def run_sweep(sweep: Sweep, out: Path, execution: Execution, show: Show = lambda tally: None) -> Finished:
     """Run what is missing, then write tables and report; the same call continues after any stop."""
-    searches, _ = (
-        searches_of(sweep),
-        expand(sweep),
-    )  # invalid sweeps are refused here, before anything is written
+    searches = searches_of(sweep)
+    expand(sweep)  # an invalid sweep is refused here, before anything is written
     with hold_folder(out):
         write_atomically(out / SWEEP, write_sweep(sweep).encode())
         with WorkerPool(execution.processes) as pool:

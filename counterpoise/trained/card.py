@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from counterpoise.errors import CounterpoiseError, printable
+from counterpoise.errors import CounterpoiseError, first_few, printable
 from counterpoise.metrics.catalogue import find, headline
 from counterpoise.metrics.scores import worst_class
 from counterpoise.results.cells import Cell
@@ -202,8 +202,7 @@ def _limit_lines(run: LoadedRun) -> Iterator[str]:
     sizes = [sum(row) for row in summary.get("confusion", [])]
     few = [plain(name) for name, size in zip(run.classes, sizes, strict=False) if size < FEW]
     if few:
-        shown = ", ".join(few[:10]) + (f" and {len(few) - 10} more" if len(few) > 10 else "")
-        yield f"Fewer than {FEW} test samples, so that their recall is hardly known: {shown}."
+        yield f"Fewer than {FEW} test samples, so that their recall is hardly known: {first_few(few, most=10)}."
     if summary.get("calibration_error") is not None:
         yield f"Probabilities are the model's softmax, not frequencies: their calibration error on the test set was {summary['calibration_error']:.3f}."
     if run.preprocessing.form.columns is not None:

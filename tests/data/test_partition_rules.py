@@ -15,13 +15,12 @@ from counterpoise.data.partitions.owners import (
     draw_shares,
     even_runs,
     fill_up,
-    first_few,
     shares_to_counts,
     skim,
 )
 from counterpoise.data.partitions.redrawn import redraw
 from counterpoise.data.types import Labels, Rows
-from counterpoise.errors import ConfigError
+from counterpoise.errors import ConfigError, first_few
 
 
 def labels_of(*sizes: int) -> Labels:

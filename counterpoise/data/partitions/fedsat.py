@@ -10,7 +10,6 @@ from counterpoise.data.partitions.owners import (
     Concentration,
     Owned,
     draw_shares,
-    first_few,
     hand_out,
     partition_by,
     shares_to_counts,
@@ -18,7 +17,7 @@ from counterpoise.data.partitions.owners import (
 from counterpoise.data.partitions.redrawn import dirichlet_capped
 from counterpoise.data.skew import Floats, class_sizes
 from counterpoise.data.types import Labels, Rows
-from counterpoise.errors import ConfigError
+from counterpoise.errors import ConfigError, first_few
 from counterpoise.registry.schema import Count, Whole
 
 LEAST = 2  # samples of each class that a client holds

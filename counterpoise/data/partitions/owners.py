@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -130,9 +130,3 @@ def draw_shares(alpha: float, shape: tuple[int, ...], rng: np.random.Generator) 
     rows[lost] = 0
     rows[lost, rng.integers(shape[-1], size=len(lost))] = 1
     return shares
-
-
-def first_few(ids: Sequence[int] | Rows, most: int = 8) -> str:
-    """The first few of a list of ids, and how many more."""
-    rest = f" and {len(ids) - most} more" if len(ids) > most else ""
-    return ", ".join(str(i) for i in ids[:most]) + rest

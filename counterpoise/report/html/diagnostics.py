@@ -62,7 +62,7 @@ def _frames(one: Drawn, numbers: int) -> dict[str, Any]:
         "problem": one.problem,
         "method": one.method,
         "seed": run.seed,
-        "names": run.record.get("layers", []) if one.chart["axis"] == "layers" else [],
+        "names": run.record["layers"] if one.chart["axis"] == "layers" else [],
         "frames": [(when, _cut(one.chart["kind"], value, numbers)) for when, value in kept],
         "of": [len(known), max((len(value) for _, value in known), default=0)],
     }

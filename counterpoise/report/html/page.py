@@ -27,6 +27,7 @@ from counterpoise.system.atomic import write_atomically
 from counterpoise.version import __version__
 
 Data: TypeAlias = dict[str, Any]  # what the script draws
+# Names in the bar of contents
 SHORT = {
     "tried": "Tried",
     "curves": "Curves",
@@ -35,7 +36,7 @@ SHORT = {
     "failures": "Failures",
     "repeat": "Repeat",
     "versions": "Versions",
-}  # names in the bar of contents
+}
 SCRIPTS = ("base", "chart", "curves", "classes", "matrix", "tree", "diagnostics", "tables", "main")
 
 
