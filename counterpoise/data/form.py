@@ -15,6 +15,7 @@ from counterpoise.data.faults import MAX_BYTES, MAX_CLASSES, MAX_DIMENSIONS
 from counterpoise.data.tables.encoder import Encoder
 from counterpoise.errors import DataError
 
+IMAGE_DIMENSIONS = 3  # channels, height, width
 KEYS = {"classes", "shape", "pixels", "scaling", "label", "columns"}
 
 Bad: TypeAlias = Callable[[str], DataError]  # what is wrong -> the error that says whose form it is

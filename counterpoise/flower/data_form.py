@@ -7,7 +7,7 @@ from typing import Any
 
 from counterpoise.data.dataset import Scaling, no_scaling, pixel_scaling, whole_scaling
 from counterpoise.data.faults import MAX_CATEGORIES, MAX_NUMBER
-from counterpoise.data.form import DataForm, form_from_json
+from counterpoise.data.form import IMAGE_DIMENSIONS, DataForm, form_from_json
 from counterpoise.data.tables.encoder import Encoder, Number
 from counterpoise.errors import ConfigError, DataError, short
 from counterpoise.registry.registry import Entry
@@ -16,7 +16,6 @@ from counterpoise.registry.schema import Count
 NAME = "described"
 PAIR = 2  # mean and deviation
 BYTE = 255
-IMAGE_DIMENSIONS = 3  # channels, height, width
 MAX_TEXT = 16 << 20  # characters of a form
 
 

@@ -17,7 +17,7 @@ from counterpoise.data import check
 from counterpoise.data.dataset import DATASETS, Dataset, Samples, Source, no_scaling
 from counterpoise.data.faults import check_share
 from counterpoise.data.federation import Federation
-from counterpoise.data.form import DataForm
+from counterpoise.data.form import IMAGE_DIMENSIONS, DataForm
 from counterpoise.data.own import kind_of, open_data
 from counterpoise.data.sets.own import TableFile
 from counterpoise.data.split import stratified_split
@@ -27,7 +27,7 @@ from counterpoise.data.tables.encoder import Encoder
 from counterpoise.data.tables.identifiers import drop_key
 from counterpoise.data.tables.table import fitted_table, open_table
 from counterpoise.errors import ConfigError, DataError, RunError, listed
-from counterpoise.flower.data_form import DESCRIBED, IMAGE_DIMENSIONS, NAME, form_text, read_form
+from counterpoise.flower.data_form import DESCRIBED, NAME, form_text, read_form
 from counterpoise.flower.messages import Hello
 from counterpoise.metrics.probe import build_probes
 from counterpoise.run.assemble import load_dataset

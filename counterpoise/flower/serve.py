@@ -71,7 +71,7 @@ def run(
         connect = _connect(ready, roster, known, status, list(counted.values()))
         summary = _start(ready, federation, [TrafficLog(), *listeners], connect)
     except BaseException as error:
-        status.end(f"stopped: {error or type(error).__name__}")
+        status.end(f"stopped: {str(error) or type(error).__name__}")
         raise
     status.end("done")
     return summary

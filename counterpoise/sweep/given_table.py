@@ -14,6 +14,10 @@ from counterpoise.errors import ConfigError, DataError, legal_words, listed, sho
 
 def open_given(path: Path, label: str | None, client: str | None, skip: bool) -> Table:
     """The table with both columns; with `skip` without the rows that cannot be used, else such rows are refused."""
+    if path.is_dir():
+        raise ConfigError(
+            f'{short(path)} must be a table, not a folder; for images write [data] with name = "images" and its path (docs/data.md)'
+        )
     if not path.is_file():
         raise DataError(f"{short(path)}: no such file")
     if not is_table(path):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from textwrap import indent
 from typing import Any
 
+from counterpoise.data.faults import MAX_NUMBER
+from counterpoise.data.form import IMAGE_DIMENSIONS
 from counterpoise.data.preprocessing import Preprocessing
 from counterpoise.data.tables.cells import MISSING, MISSING_WORD
 from counterpoise.data.tables.encoder import OTHER_WORD
@@ -22,6 +24,7 @@ def table(path):
         names, *rows = [[cell.strip() for cell in line] for line in lines if len(line) > 1 or "".join(line).strip()] or [[]]
         if {*needed} <= {*names}: break
     else: raise ValueError(f"lacks some of the columns {', '.join(needed)}")
+    if any(names.count(name) > 1 for name in needed): raise ValueError("two columns have one name")
     if not rows: raise ValueError("no rows below the header")
     for row in rows:
         if len(row) != len(names): raise ValueError(f"a row has {len(row)} cells, the header {len(names)}")
@@ -31,12 +34,32 @@ def cell(row, name): return "MISSING" if row[name].lower() in how["missing"] els
 CODES = """\
 def place(words, word): return words.index(word) if word in words else words.index("OTHER") if "OTHER" in words else -1
 """
-NUMBERS_OF = '[[float(cell(row, name).replace("MISSING", "nan")) for name in how["numbers"]] for row in rows]'
+NUMBER = """\
+def number(text):
+    value = float("nan" if text == "MISSING" else text)
+    if "_" in text or abs(value) > LARGEST: raise ValueError(f"{text} is no number, or too large")
+    return value
+"""
+NUMBERS_OF = '[[number(cell(row, name)) for name in how["numbers"]] for row in rows]'
 CODES_OF = '[[place(words, cell(row, name)) for name, words in how["words"].items()] for row in rows]'
 ARRAY = """\
+if open(sys.argv[1], "rb").read(2) != b"PK": raise ValueError("is no npz file")
 file = np.load(sys.argv[1])
-x = file["x_test" if "x_test" in file else "x"]KIND
-if list(x.shape[1:]) != how["x"]["shape"][1:]: raise ValueError(f"x has the shape {list(x.shape)}")
+x, shape = file["x_test" if "x_test" in file else "x"], how["x"]["shape"][1:]
+"""
+IMAGES = """\
+if shape[0] == 1 and [*x.shape[1:]] == shape[1:]: x = x[:, None]
+if [*x.shape[1:]] == [*shape[1:], shape[0]] != shape: x = np.ascontiguousarray(x.transpose(0, 3, 1, 2))
+"""
+FITTING = """\
+if [*x.shape[1:]] != shape or not len(x): raise ValueError(f"x has the shape {[*x.shape]}")
+if x.dtype.kind not in "KINDS": raise ValueError(f"x holds {x.dtype}")
+"""
+WITHIN = """\
+if x.min() < 0 or x.max() > 255: raise ValueError(f"x holds numbers from {x.min()} to {x.max()}")
+"""
+FINITE = """\
+if not np.isfinite(x).all(): raise ValueError("x holds numbers that are not finite")
 """
 USAGE = """\
 if len(sys.argv) != 2: sys.exit(f"usage: python {sys.argv[0]} FILE")
@@ -111,12 +134,13 @@ def _first(how: Preprocessing) -> str:
     return "csv, gzip, io, json, sys" if how.form.columns is not None else "json, sys"
 
 
-def _kind(how: Preprocessing) -> str:
-    """Arrays are taken as they were in training: pixels as bytes, numbers as floats, grey images with a channel or not."""
-    shape = how.form.shape
-    kind = "" if how.form.pixels else f'.astype("{str(how.form.kind).removeprefix("torch.")}")'
-    grey = f".reshape(-1, {', '.join(map(str, shape))})" if len(shape) == 3 and shape[0] == 1 else ""
-    return kind + grey
+def _array(how: Preprocessing) -> str:
+    """Arrays are taken as in training: pixels as bytes, numbers as floats, grey images with a channel or not."""
+    form, whole = how.form, how.form.pixels or how.form.scaling.whole
+    lines = ARRAY + (IMAGES if len(form.shape) == IMAGE_DIMENSIONS else "")
+    lines += FITTING.replace("KINDS", "iu" if whole else "fiu") + (WITHIN if form.pixels else "")
+    cast = f'x = x.astype("{str(form.kind).removeprefix("torch.")}")\n'
+    return lines + cast + ("" if whole else FINITE)
 
 
 def _inputs(how: Preprocessing, x: str) -> str:
@@ -134,11 +158,12 @@ def _names(how: Preprocessing) -> list[str]:
 def _read(how: Preprocessing, wrap: dict[str, str]) -> str:
     """From the file to inputs; what cannot be read ends in one line."""
     if how.form.columns is None:
-        return USAGE + _tried(how, ARRAY.replace("KIND", _kind(how)))
+        return USAGE + _tried(how, _array(how))
     names, made = _names(how), {"numbers": NUMBERS_OF, "codes": CODES_OF}
     lines = "rows = table(sys.argv[1])\n"
     lines += "".join(f"{name} = {wrap[name].format(made[name])}\n" for name in names)
-    text = USAGE + TABLE + (CODES if "codes" in names else "") + _tried(how, lines)
+    helpers = {"numbers": NUMBER.replace("LARGEST", repr(MAX_NUMBER)), "codes": CODES}
+    text = USAGE + TABLE + "".join(helpers[name] for name in names) + _tried(how, lines)
     return text.replace("MISSING", MISSING_WORD).replace("OTHER", OTHER_WORD)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from runs import call
-from used_runs import Used
+from used_runs import Used, make_run
 
 import counterpoise as cp
 from counterpoise.trained.predict import predict_file
@@ -34,6 +34,9 @@ UNREADABLE = {
     "word.csv": "could not convert string to float: 'much'",
     "header.csv": "no rows below the header",
     "wide.csv": "lacks some of the columns",
+    "infinite.csv": "inf is no number, or too large",
+    "grouped.csv": "1_000 is no number, or too large",
+    "twice.csv": "two columns have one name",
 }  # fmt: skip
 
 # Runs both scripts on all files in a process that cannot import this package; what ends a script is printed as its words.
@@ -84,6 +87,9 @@ def write_unreadable(text: str, folder: Path) -> None:
         "short.csv": f"{text}red,1,2\n",
         "word.csv": "\n".join([header, ",".join([*cells[:2], "much", *cells[3:]]), *rest]),
         "header.csv": header,
+        "infinite.csv": "\n".join([header, ",".join([*cells[:2], "inf", *cells[3:]]), *rest]),
+        "grouped.csv": "\n".join([header, ",".join([*cells[:2], "1_000", *cells[3:]]), *rest]),
+        "twice.csv": "\n".join(line + "," + line.split(",")[1] for line in text.splitlines()),
     }
     for name, content in contents.items():
         (folder / name).write_text(content)
@@ -130,8 +136,13 @@ def test_examples_of_arrays_take_the_training_file_and_refuse_others_in_one_line
     assert call("export", arrays.run, tmp_path / "out").code == 0
     np.savez(tmp_path / "other.npz", z=np.zeros(3))
     np.savez(tmp_path / "wide.npz", x=np.zeros((4, 3, 8, 7), np.uint8))
+    np.savez(tmp_path / "large.npz", x=np.zeros((4, 16, 16), np.uint8))
+    np.savez(tmp_path / "shares.npz", x=np.full((4, 8, 8), 0.5, np.float32))
+    np.savez(tmp_path / "beyond.npz", x=np.full((4, 8, 8), 300))
+    np.savez(tmp_path / "empty.npz", x=np.zeros((0, 8, 8), np.uint8))
     (tmp_path / "text.npz").write_text("no arrays")
-    bad = [tmp_path / name for name in ("other.npz", "wide.npz", "text.npz", "none.npz")]
+    names = ("other", "wide", "large", "shares", "beyond", "empty", "text", "none")
+    bad = [tmp_path / f"{name}.npz" for name in names]
     wanted = predict_file(cp.load_run(arrays.run), arrays.data).said.labels
     printed = run_scripts(tmp_path / "out", arrays.data, *bad)
     for place in (0, len(bad) + 1):
@@ -139,3 +150,27 @@ def test_examples_of_arrays_take_the_training_file_and_refuse_others_in_one_line
         for [line], file in zip(printed[place + 1 : place + 1 + len(bad)], bad, strict=True):
             assert line.startswith(f"{file}: ")
             assert line.endswith("needs an npz file with an array x [n, 1, 8, 8] of bytes from 0 to 255")
+
+
+def test_examples_of_arrays_take_channels_wherever_predict_takes_them(arrays: Used, tmp_path: Path) -> None:
+    assert call("export", arrays.run, tmp_path / "out").code == 0
+    x = np.random.default_rng(0).integers(0, 256, (5, 8, 8))
+    for name, given in {"none": x, "first": x[:, None], "last": x[..., None]}.items():
+        np.savez(tmp_path / f"{name}.npz", x=given.astype(np.uint8))
+    files = [tmp_path / f"{name}.npz" for name in ("none", "first", "last")]
+    wanted = predict_file(cp.load_run(arrays.run), files[0]).said.labels
+    for lines in run_scripts(tmp_path / "out", *files):
+        assert [line.split()[0] for line in lines] == wanted
+
+
+def test_examples_of_numbers_refuse_what_is_not_finite(arrays: Used, tmp_path: Path) -> None:
+    """NaN became an answer without a word."""
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "rows.npz", x=rng.normal(size=(60, 4)), y=np.arange(60) % 2)
+    run = make_run(
+        tmp_path / "run", {"name": "arrays", "path": str(tmp_path / "rows.npz"), "test_share": 0.3}
+    )
+    assert call("export", run, tmp_path / "out").code == 0
+    np.savez(tmp_path / "gap.npz", x=np.where(np.eye(4) > 0, np.nan, 1.0))
+    for [line] in run_scripts(tmp_path / "out", tmp_path / "gap.npz"):
+        assert "x holds numbers that are not finite" in line
