@@ -82,12 +82,18 @@ def _rounds_of(overrides: list[str]) -> Any:
 
 
 def validate(experiment: File, overrides: Overrides = None) -> None:
-    """Check an experiment without running it: every key, the data, the model, the engine, and what the server would learn."""
+    """Check an experiment without running it: every key, the data, the model, the engine, and what the server would learn.
+
+    Where clients bring their own data (flower.clients), what the server has is checked, as for `counterpoise flower server`.
+    """
     from counterpoise.run.assemble import assemble, load_federation
     from counterpoise.run.track import check_tracker
 
     config = read_experiment(experiment, overrides or [])
     check_tracker(config.track.to)
+    if config.flower.clients:
+        typer.echo("\n".join(_foreseen_lines(config)))
+        return
     simulation = assemble(config, load_federation(config))
     try:
         simulation.rehearse()
@@ -148,21 +154,43 @@ def report(summary: Mapping[str, Any], folder: Path, as_json: bool) -> None:
 
 
 def _plan_lines(config: Experiment, simulation: Any) -> Iterator[str]:
-    from counterpoise.run.learned import learned_in
-
     federation, settings = simulation.work.federation, simulation.settings
     sizes = federation.samples()
-    model = simulation.work.model
-    parameters, frozen = (sum(p.numel() for p in tree.values()) for tree in (model.params(), model.frozen()))
     yield f"data       {federation.name}: {len(federation.train.y)} training and {len(federation.test.y)} test samples, {len(federation.classes)} classes"
     yield f"classes    {federation.counts().sum(0).tolist()}"
     yield from (f"note       {note}" for note in federation.notes)
     yield f"clients    {len(sizes)} of {int(sizes.min())} to {int(sizes.max())} samples, {config.cohort.size or len(sizes)} per round"
-    yield f"model      {config.model.name}: {parameters} parameters{f' and {frozen} frozen ones' if frozen else ''}, inputs {federation.input_shape}"
-    yield f"method     {simulation.method.name}: {', '.join(part.name for part in simulation.method.parts) or 'plain averaging'}; client weights: {simulation.method.weighting}"
+    yield from _model_lines(config, simulation)
     for probe, names in simulation.probe_names().items():
         yield f"probe      {probe}: {', '.join(names)}"
     yield from (f"{part:<10} {note}" for part, note in simulation.notes.items())
     yield f"engine     {settings.name} on {settings.device}: {settings.reason}"
+    yield from _last_lines(config)
+
+
+def _foreseen_lines(config: Experiment) -> Iterator[str]:
+    """The plan of a run whose clients have not connected: what they hold is not known."""
+    from counterpoise.flower.commands import prepared_simulation
+
+    simulation = prepared_simulation(config)
+    federation = simulation.work.federation
+    yield f"data       the server's own: {len(federation.test.y)} test samples, {len(federation.classes)} classes"
+    yield from (f"note       {note}" for note in federation.notes)
+    yield f"clients    {', '.join(config.flower.clients)}, each with its own data, {config.cohort.size or len(config.flower.clients)} per round"
+    yield from _model_lines(config, simulation)
+    yield "engine     flower: run it by `counterpoise flower server`"
+    yield from _last_lines(config)
+
+
+def _model_lines(config: Experiment, simulation: Any) -> Iterator[str]:
+    model, inputs = simulation.work.model, simulation.work.federation.input_shape
+    parameters, frozen = (sum(p.numel() for p in tree.values()) for tree in (model.params(), model.frozen()))
+    yield f"model      {config.model.name}: {parameters} parameters{f' and {frozen} frozen ones' if frozen else ''}, inputs {inputs}"
+    yield f"method     {simulation.method.name}: {', '.join(part.name for part in simulation.method.parts) or 'plain averaging'}; client weights: {simulation.method.weighting}"
+
+
+def _last_lines(config: Experiment) -> Iterator[str]:
+    from counterpoise.run.learned import learned_in
+
     yield from (f"learns     {one.words}" for one in learned_in(config))
     yield "valid"

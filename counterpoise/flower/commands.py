@@ -23,14 +23,15 @@ from counterpoise.flower.front import listening
 from counterpoise.flower.grid import HubGrid
 from counterpoise.flower.hub import Hub
 from counterpoise.flower.job import JobFolder, check_name, job_settings
-from counterpoise.flower.own_data import describe_form, server_data
+from counterpoise.flower.own_data import describe_form, foreseen_federation, refuse_unused_keys, server_data
 from counterpoise.flower.serve import LOG, Prepared, Say, run
 from counterpoise.flower.workplaces import build_workplace
 from counterpoise.metrics.probe import build_probes
 from counterpoise.models.foreign import is_foreign
-from counterpoise.run.assemble import load_federation
+from counterpoise.run.assemble import assemble, load_federation
 from counterpoise.run.config.experiment import Experiment, load_experiment, make_experiment
 from counterpoise.run.listener import Listener
+from counterpoise.run.simulation import Simulation
 from counterpoise.run.store.folder import RunFolder
 from counterpoise.run.store.run import resumable
 from counterpoise.system.atomic import write_atomically
@@ -128,17 +129,29 @@ def prepare(experiment: Experiment | None, out: Path, named_nodes: bool) -> Prep
         experiment = _as_started(place, folder)
     else:
         place.check_free()
-    if is_foreign(experiment.model.name):
-        raise ConfigError(
-            f"model.name = {short(experiment.model.name)} names code, which clients do not run for a server; use a model of `counterpoise ls models`, or a plugin that each of them installs"
-        )
-    _refuse_without_federation(experiment)
-    experiment = replace(experiment, engine=replace(experiment.engine, name="flower"))
+    experiment = check_before_clients(experiment)
     count, form = _count_clients(experiment)
     folder.open(resume)
     write_atomically(folder.experiment, write_toml(experiment.tables()).encode())
     settings = job_settings(experiment, out.name, count, folder.run_id(), form)
     return Prepared(experiment, out, settings, resume, named_nodes)
+
+
+def check_before_clients(experiment: Experiment) -> Experiment:
+    """Refuse what a server could not run, whoever connects; the experiment as a server runs it."""
+    if is_foreign(experiment.model.name):
+        raise ConfigError(
+            f"model.name = {short(experiment.model.name)} names code, which clients do not run for a server; use a model of `counterpoise ls models`, or a plugin that each of them installs"
+        )
+    _refuse_without_federation(experiment)
+    return replace(experiment, engine=replace(experiment.engine, name="flower"))
+
+
+def prepared_simulation(experiment: Experiment) -> Simulation:
+    """What a server can check of clients that bring their own data before they connect."""
+    experiment = check_before_clients(experiment)
+    alone = replace(experiment, engine=replace(experiment.engine, name="loop", processes=1))
+    return assemble(alone, foreseen_federation(experiment))
 
 
 def _as_started(place: RunFolder, folder: JobFolder) -> Experiment:
@@ -154,6 +167,7 @@ def _count_clients(experiment: Experiment) -> tuple[int, str]:
     if names:
         if len({check_name(name) for name in names}) < len(names):
             raise ConfigError(f"flower.clients must be names that differ, not {short(names)}")
+        refuse_unused_keys(experiment)
         return len(names), describe_form(experiment)
     federation = load_federation(experiment)
     work = build_workplace(experiment, federation)

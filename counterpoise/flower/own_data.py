@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,6 +32,7 @@ from counterpoise.flower.messages import Hello
 from counterpoise.metrics.probe import build_probes
 from counterpoise.run.assemble import load_dataset
 from counterpoise.run.config.experiment import Experiment
+from counterpoise.run.config.tables import DataTable
 
 
 class ServerData(NamedTuple):
@@ -49,6 +50,23 @@ def describe_form(experiment: Experiment) -> str:
     for probe in build_probes(experiment.evaluate.probes or ()):
         check_samples(own.test, probe)
     return form_text(own.form)
+
+
+def refuse_unused_keys(experiment: Experiment) -> None:
+    """What would be done to data that the server does not have: left alone, it would seem to have been done."""
+    table = experiment.data
+    given = {
+        "data.validation": table.validation > 0,
+        "data.imbalance": table.imbalance != DataTable().imbalance,
+        "data.imbalanced_test": table.imbalanced_test,
+        "evaluate.threshold, which validation samples of the server would choose,": experiment.evaluate.threshold
+        is not None,
+    }
+    for key, used in given.items():
+        if used:
+            raise ConfigError(
+                f"{key} must be left out where clients bring their own data (flower.clients): the server has no training samples"
+            )
 
 
 def server_data(experiment: Experiment, drop: Callable[[str], str] = drop_key) -> ServerData:
@@ -187,3 +205,11 @@ def greeted_federation(experiment: Experiment, text: str, hellos: Sequence[Hello
         sizes=torch.tensor([hello.samples for hello in hellos]),
         source=Source(form.label, form.columns),
     )
+
+
+def foreseen_federation(experiment: Experiment) -> GreetedFederation:
+    """Before anybody has connected: clients of one sample each, and of each class one."""
+    refuse_unused_keys(experiment)
+    hellos = [Hello(name, 1, 1, share="", surveys={}) for name in experiment.flower.clients]
+    foreseen = greeted_federation(experiment, describe_form(experiment), hellos)
+    return replace(foreseen, total=torch.ones(len(foreseen.classes), dtype=torch.int64))

@@ -39,6 +39,7 @@ OPTIONAL: tuple[Place, ...] = ("table",)  # a column where a run has it
 SHORTEST: tuple[Place, ...] = (*ALWAYS, "line")  # also where a run has one line
 
 GROUPS = ("head", "medium", "tail")
+TEST_SET, HELD_OUT = "the test set", "samples that clients hold out"
 PER_CLASS = "per_class_"  # begins the names of lists with a value for each class
 SCORES: dict[str, ScoreEntry] = {}  # by name, in the order of tables
 
@@ -145,7 +146,7 @@ for known in (
     ScoreEntry(
         "cross_entropy",
         "mean of -log p of the true class",
-        "Cross-entropy on the test set",
+        "Cross-entropy of the scored samples",
         lower=True,
         unit="plain",
         formula=lambda sums: scores.mean_cross_entropy(sums["cross_entropies"]),
@@ -270,3 +271,8 @@ for known in (
     ),
 ):
     register(known)
+
+
+def scored_on(summary: Mapping[str, Any]) -> str:
+    """The samples that a run's scores are of: without a test set those that clients hold out."""
+    return str(summary.get("scored_on", TEST_SET))

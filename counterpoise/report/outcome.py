@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from counterpoise.errors import one_line, printable
-from counterpoise.metrics.catalogue import GROUPS, find, worth_showing
+from counterpoise.metrics.catalogue import GROUPS, find, scored_on, worth_showing
 from counterpoise.results.words import plural
 
 SCORES = ("accuracy", "balanced_accuracy", "macro_f1")
@@ -39,7 +39,7 @@ def five_lines(summary: Mapping[str, Any], facts: Facts) -> list[str]:
         for line in (
             f"{summary['method']} on {facts.data}: {len(facts.classes)} classes, {facts.clients} clients, {facts.model}, seed {summary['seed']}",
             f"{plural(rounds, 'round')} in {summary['seconds']:.3g} s, {bytes_sent:,.3g} MB sent, {summary['skipped_rounds']} rounds skipped ({summary['engine']} on {summary['device']})",
-            "test set: "
+            f"{scored_on(summary).removeprefix('the ')}: "
             + "; ".join([", ".join(_score(summary, key) for key in SCORES), *_class_found(summary)]),
             "recall: " + ("; ".join([*groups, *lowest]) or "unknown"),
             facts.use,

@@ -11,7 +11,7 @@ import numpy as np
 
 from counterpoise.core.rounds import counted
 from counterpoise.data.skew import Counts
-from counterpoise.metrics.catalogue import find, shown_in
+from counterpoise.metrics.catalogue import TEST_SET, find, shown_in
 from counterpoise.report.drawing import new_figure, save
 from counterpoise.report.heatmap import draw_heatmap
 from counterpoise.run.giving_up import Rows
@@ -28,7 +28,9 @@ LOSSES: dict[str, tuple[str, Callable[[Mapping[str, Any]], Any]]] = {
 }
 
 
-def draw_curves(rows: Sequence[Mapping[str, Any]], path: Path, title: str = "") -> None:
+def draw_curves(
+    rows: Sequence[Mapping[str, Any]], path: Path, title: str = "", where: str = TEST_SET
+) -> None:
     """Write a PNG: accuracy, balanced accuracy and recall of head, medium and tail classes; below, the losses."""
     figure = new_figure(7.5, 5.5)
     scores, loss = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
@@ -43,7 +45,7 @@ def draw_curves(rows: Sequence[Mapping[str, Any]], path: Path, title: str = "") 
                 linewidth=1.6,
                 marker="." if len(known) < 20 else None,
             )
-    scores.set(ylim=(0, 1), ylabel="on the test set", title=title)
+    scores.set(ylim=(0, 1), ylabel=f"on {where}", title=title)
     figure.legend(loc="outside lower center", frameon=False, ncols=len(drawn), fontsize=8)
     for name, (colour, read) in LOSSES.items():
         known = [(counted(row["round"]), read(row)) for row in rows if read(row) is not None]
@@ -80,4 +82,4 @@ class Pictures(Listener):
     def ended(self, run: Run, rows: Rows) -> None:
         simulation = run.simulation
         title = f"{simulation.method.name} on {simulation.work.federation.name}"
-        draw_curves(rows, run.folder.curves_picture, title)
+        draw_curves(rows, run.folder.curves_picture, title, simulation.scored_on)

@@ -22,6 +22,7 @@ from counterpoise.engines.opening import open_task
 from counterpoise.engines.rehearsal import try_round
 from counterpoise.engines.service import first_memory
 from counterpoise.engines.workplace import Engine, Workplace
+from counterpoise.metrics.catalogue import HELD_OUT, TEST_SET
 from counterpoise.metrics.probe import Probe
 from counterpoise.metrics.scoring import Scoring, count
 from counterpoise.run.caution import note_of_few_tests, warn_of_lost_tail
@@ -82,6 +83,11 @@ class Simulation:
     @property
     def scorer(self) -> Scorer:
         return Scorer(self.work, self.engine, self.scoring, self.probes)
+
+    @property
+    def scored_on(self) -> str:
+        """The samples that scores are of."""
+        return TEST_SET if len(self.work.federation.test.y) else HELD_OUT
 
     @property
     def census(self) -> Census:

@@ -26,6 +26,7 @@ def summarise(
         "rounds": state.round,
         **({"stopped": words} if (words := stopped_early(simulation, rows)) else {}),
         **scores,
+        "scored_on": simulation.scored_on,
         **_class_to_find(simulation, scores),
         "seconds": seconds,
         "engine": simulation.settings.name,

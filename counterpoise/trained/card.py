@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from counterpoise.errors import CounterpoiseError, first_few, printable
-from counterpoise.metrics.catalogue import find, headline
+from counterpoise.metrics.catalogue import find, headline, scored_on
 from counterpoise.metrics.scores import worst_class
 from counterpoise.results.cells import Cell
 from counterpoise.results.labels import show
@@ -80,7 +80,7 @@ def _scores(run: LoadedRun) -> list[str]:
     known = [key for key in headline() if run.summary.get(key) is not None]
     tested = sum(map(sum, run.summary.get("confusion", []))) or None
     size = f" of {tested:,} samples" if tested else ""
-    where = f"on the test set{size}"
+    where = f"on {scored_on(run.summary)}{size}"
     where += "" if run.decision is None else f", for {BY_PROBABILITY} as the answer, without the threshold"
     if len(others) < 2:
         head = ["| score | this model |", "| --- | --- |"]
@@ -196,7 +196,7 @@ def _limits(run: LoadedRun) -> list[str]:
 
 def _limit_lines(run: LoadedRun) -> Iterator[str]:
     summary: dict[str, Any] = run.summary
-    yield "Scores are of one test set of the same source as the training data; other sources may differ."
+    yield f"Scores are on {scored_on(summary)}, of the same source as the training data; other sources may differ."
     if worst := _worst(run):
         yield f"The class {plain(worst[0])} is recognised least: {_shown('worst_class_recall', worst[1])} of its test samples."
     sizes = [sum(row) for row in summary.get("confusion", [])]
@@ -204,7 +204,7 @@ def _limit_lines(run: LoadedRun) -> Iterator[str]:
     if few:
         yield f"Fewer than {FEW} test samples, so that their recall is hardly known: {first_few(few, most=10)}."
     if summary.get("calibration_error") is not None:
-        yield f"Probabilities are the model's softmax, not frequencies: their calibration error on the test set was {summary['calibration_error']:.3f}."
+        yield f"Probabilities are the model's softmax, not frequencies: their calibration error on {scored_on(summary)} was {summary['calibration_error']:.3f}."
     if run.preprocessing.form.columns is not None:
         yield "Words that training did not have count as other words or as none; numbers far from those of training are extrapolated; gaps take the median of training."
     yield "Nothing here was checked for fairness between groups of people, nor against inputs made to mislead."

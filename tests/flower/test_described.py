@@ -21,7 +21,7 @@ from counterpoise.flower.commands import prepare
 from counterpoise.flower.data_form import form_text, to_config
 from counterpoise.flower.own_data import own_federation, server_data
 from counterpoise.run.config.experiment import Experiment, make_experiment
-from counterpoise.system.toml import parse_toml
+from counterpoise.system.toml import parse_toml, write_toml
 
 RISK = {"name": "described", "classes": ["high", "low", "mid"], "label": "risk"}
 
@@ -47,6 +47,7 @@ def test_a_server_without_data_scores_on_all_that_clients_hold_out(
         assert summary["accuracy"] == pytest.approx((6 * recalls[0] + 14 * recalls[1] + 4 * recalls[2]) / 24)
     assert 0.45 < summary["accuracy"] <= 1
     assert summary["rejected_replies"] == 0
+    assert summary["scored_on"] == "samples that clients hold out"
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
@@ -168,6 +169,38 @@ def test_a_server_without_data_needs_clients_that_score(tmp_path: Path) -> None:
     config = make_experiment({**tables, "data": data, "evaluate": {"clients": False}})
     with pytest.raises(ConfigError, match="no test set"):
         Net(tmp_path, client_files(tmp_path, kind)).run(config, tmp_path / "out")
+
+
+def test_validate_checks_what_a_server_has_and_tells_what_it_would_learn(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It took the clients' data for the experiment's own, and refused every such file."""
+    config = server_config(tmp_path, KINDS["table"], list(ROWS))
+    for known in (config, as_described(config, capsys)):
+        (tmp_path / "experiment.toml").write_text(write_toml(known.tables()))
+        app(["validate", str(tmp_path / "experiment.toml")], standalone_mode=False)
+        printed = capsys.readouterr().out
+        assert printed.endswith("valid\n")
+        assert "learns     of each client: how many samples it trains on" in printed
+
+
+@pytest.mark.parametrize(
+    ("table", "given", "key"),
+    [
+        ("data", {"validation": 0.3}, "data.validation"),
+        ("data", {"imbalance": 20.0}, "data.imbalance"),
+        ("data", {"imbalanced_test": True}, "data.imbalanced_test"),
+        ("evaluate", {"threshold": "f1"}, "evaluate.threshold"),
+    ],
+)
+def test_what_cannot_be_done_to_data_of_clients_is_refused_before_they_come(
+    table: str, given: dict[str, Any], key: str, tmp_path: Path
+) -> None:
+    """These keys were ignored, and the run's config claimed them."""
+    tables = server_config(tmp_path, KINDS["table"], list(ROWS)).tables()
+    config = make_experiment({**tables, table: {**tables[table], **given}})
+    with pytest.raises(ConfigError, match=f"{key}.* must be left out where clients bring their own data"):
+        prepare(config, tmp_path / "out", named_nodes=False)
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,7 @@ def test_another_score_is_drawn_when_chosen(opened: Browser) -> None:
         f"(() => {{ const s = document.querySelector('{CURVES} select'); s.selectedIndex = s.length - 1;"
         "s.dispatchEvent(new Event('change')); })()"
     )
-    assert "Cross-entropy on the test set" in opened.ask(
+    assert "Cross-entropy of the scored samples" in opened.ask(
         f"document.querySelector('{CURVES} .note').textContent"
     )
     assert opened.ask(line) != before

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from counterpoise.errors import CounterpoiseError
+from counterpoise.metrics.catalogue import TEST_SET, scored_on
 from counterpoise.report.html.markup import Html
 from counterpoise.results.cells import Cell
 from counterpoise.results.comparison import Comparison, compare_results
@@ -34,7 +35,7 @@ class Study(NamedTuple):
     labels: Mapping[Path, Labels]  # of all runs
     left_out: Mapping[Path, CounterpoiseError]  # runs that cannot be read
     opening: Sequence[str] = ()  # paragraphs to open with; by default those of the comparison
-    scored_on: str = "the test set"
+    scored_on: str = TEST_SET
     sections: Sequence[Section] = ()  # before all others
 
     @property
@@ -63,7 +64,9 @@ def study(
     rows = [Labels(row.problem, row.method) for row in comparison.rows]
     groups = {pair: [known[pair][seed] for seed in sorted(known[pair])] for pair in rows}
     named = dict(zip((result.path for result in results), label_runs(results), strict=True))
-    return Study(results, comparison, groups, named | dict(labels or {}), left_out)
+    places = dict.fromkeys(scored_on(run.summary) for run in results if run.summary)
+    where = " or ".join(places) or TEST_SET
+    return Study(results, comparison, groups, named | dict(labels or {}), left_out, scored_on=where)
 
 
 def thin(items: Sequence[Item], most: int) -> list[Item]:
