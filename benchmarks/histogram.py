@@ -18,7 +18,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from counterpoise.privacy.modes import client_side, server_side
-from counterpoise.privacy.protocol import SumClient, Traffic, add_up
+from counterpoise.privacy.protocol import SumClient, SumCost, add_up
 from counterpoise.privacy.settings import PrivacySettings
 
 MODES = ("plain", "masks", "bfv")
@@ -50,14 +50,14 @@ class Clients:
         return float(np.median(list(of.values())))
 
 
-def measure(mode: str, clients: int, classes: int) -> tuple[Clients, Traffic]:
+def measure(mode: str, clients: int, classes: int) -> tuple[Clients, SumCost]:
     settings = PrivacySettings.read({"histogram": mode})
     rng = np.random.default_rng(0)
     counts = {str(k): rng.integers(0, 500, classes) for k in range(clients)}
     parties = Clients(settings, counts)
     found = add_up(server_side(settings), list(counts), classes, parties.exchange, "0" * 64, "class counts")
     assert np.array_equal(found.values, sum(counts.values()))
-    return parties, found.traffic
+    return parties, found.cost
 
 
 def row(mode: str, clients: int, classes: int, repeat: int) -> str:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Self
 
 import typer
 
-from counterpoise.cli.compare import GO_ON, AsJson, Processes
+from counterpoise.cli.compare import GO_ON, Processes
 from counterpoise.cli.experiments import File, Overrides, read_experiment
 from counterpoise.cli.interrupt import interruptible
-from counterpoise.cli.runs import percent, wide_console
+from counterpoise.cli.runs import AsJson, percent, wide_console
 
 if TYPE_CHECKING:
     from rich.table import Table

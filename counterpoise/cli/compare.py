@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from counterpoise.cli.interrupt import interruptible
-from counterpoise.cli.runs import wide_console
+from counterpoise.cli.runs import AsJson, wide_console
 
 if TYPE_CHECKING:
     from counterpoise.sweep.run import Execution, Finished
@@ -19,7 +19,6 @@ Processes = Annotated[
     int | None,
     typer.Option(min=1, max=512, help="Runs at once; by default one per core, or one on a GPU."),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 GO_ON = "the same command continues where it stopped"
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from counterpoise.cli.interrupt import interruptible
+from counterpoise.cli.runs import AsJson
 
 if TYPE_CHECKING:
     from counterpoise.run.config.experiment import Experiment
@@ -26,7 +27,6 @@ Out = Annotated[
 ]
 # Listeners, function that prints a line -> summary
 Work = Callable[["Sequence[Listener]", Callable[[str], None]], dict[str, Any]]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")]
 
 
 def add_to(app: typer.Typer) -> None:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from counterpoise.cli.experiments import AsJson, Out, Overrides, read_experiment, report, watched
+from counterpoise.cli.experiments import Out, Overrides, read_experiment, report, watched
 from counterpoise.cli.interrupt import interruptible
+from counterpoise.cli.runs import AsJson
 
 if TYPE_CHECKING:
     from counterpoise.run.config.experiment import Experiment

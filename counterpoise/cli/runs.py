@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 LONGEST_VALUE = 60
 UNBOUNDED = 10_000  # characters per line where output is no terminal
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
 def add_to(app: typer.Typer) -> None:

@@ -15,7 +15,7 @@ from counterpoise.parts.counts import class_counts
 from counterpoise.privacy.identity import Identity, Unsigned
 from counterpoise.privacy.layout import Layout, Vector
 from counterpoise.privacy.modes import client_side, server_side
-from counterpoise.privacy.protocol import Exchange, SumClient, Summed, Traffic, add_up, check_enough
+from counterpoise.privacy.protocol import SumClient, SumCost, Summed, Transport, add_up, check_enough
 from counterpoise.privacy.settings import PrivacySettings
 
 COUNTS, PARTS = "class counts", "tallies of parts"  # what a client can be asked for
@@ -87,12 +87,12 @@ def sum_numbers(
     what: str,
     layout: Layout,
     samples: Mapping[str, int],
-    exchange: Exchange,
+    transport: Transport,
     run: str,
 ) -> tuple[Tree, dict[str, Any]]:
     """The sum over clients, none of its numbers below 0, and how it was made."""
     way = server_side(privacy)
-    summed = add_up(way, list(samples), layout.size, exchange, run, what)
+    summed = add_up(way, list(samples), layout.size, transport, run, what)
     total = layout.tree(np.maximum(summed.values, 0))
     if COUNTS in total and privacy.epsilon is None:
         _check_samples(total[COUNTS], sum(samples[name] for name in summed.clients))
@@ -110,20 +110,20 @@ def _check_samples(counts: Tree, samples: int) -> None:
 
 def _facts(privacy: PrivacySettings, what: str, summed: Summed, asked: int, signed: bool) -> dict[str, Any]:
     known = {"histogram": privacy.histogram, "epsilon": privacy.epsilon, "what": what, "signed_keys": signed}
-    return {**known, "clients": len(summed.clients), "asked": asked, **asdict(summed.traffic)}
+    return {**known, "clients": len(summed.clients), "asked": asked, **asdict(summed.cost)}
 
 
 def plain_facts(work: Workplace, clients: int, said: int, seconds: float) -> dict[str, Any]:
     """The same of tallies that clients say as they are, in messages that they send anyway."""
     known = {"histogram": "plain", "epsilon": None, "what": asked_for(work), "signed_keys": False}
-    traffic = Traffic(messages=clients, bytes_up=said, seconds=seconds, attempts=1)
-    return {**known, "clients": clients, "asked": clients, **asdict(traffic)}
+    cost = SumCost(messages=clients, bytes_up=said, seconds=seconds, attempts=1)
+    return {**known, "clients": clients, "asked": clients, **asdict(cost)}
 
 
 def joined_facts(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
     """What is recorded of two sums of a run: their cost together, and the fewest clients of either."""
     if not first:
         return dict(second)
-    costs = {name: first[name] + second[name] for name in asdict(Traffic())}
+    costs = {name: first[name] + second[name] for name in asdict(SumCost())}
     what, clients = f"{first['what']} and {second['what']}", min(first["clients"], second["clients"])
     return {**second, **costs, "what": what, "clients": clients}

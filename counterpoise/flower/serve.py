@@ -120,12 +120,12 @@ class TrafficLog(Listener):
 
     def began(self, run: Run) -> None:
         assert isinstance(run.simulation.engine, FlowerEngine)
-        self._exchange, self._folder = run.simulation.engine.exchange, run.folder
+        self._messenger, self._folder = run.simulation.engine.messenger, run.folder
 
     def round_ended(self, row: Mapping[str, Any], rounds: int) -> None:
         traffic = {
-            "sent_bytes": self._exchange.sent_bytes,
-            "received_bytes": self._exchange.received_bytes,
+            "sent_bytes": self._messenger.sent_bytes,
+            "received_bytes": self._messenger.received_bytes,
         }
         log = JobFolder(self._folder.path).traffic
         self._folder.append(log, {"round": row["round"], **traffic})

@@ -29,10 +29,10 @@ from counterpoise.engines.sums import (
 from counterpoise.engines.workplace import Workplace
 from counterpoise.errors import RunError
 from counterpoise.flower import messages
-from counterpoise.flower.exchange import Exchange
 from counterpoise.flower.grid import Grid
 from counterpoise.flower.memory import FIRST, next_token
 from counterpoise.flower.messages import Judged, MeasureAsk, TrainAsk, TrainReply, measurement_name
+from counterpoise.flower.messenger import Messenger
 from counterpoise.flower.records import payload_bytes
 from counterpoise.flower.refusal import REASONS, Refused, first_answers
 from counterpoise.flower.roster import Roster
@@ -47,7 +47,7 @@ from counterpoise.flower.specs import (
     zeros_of,
 )
 from counterpoise.flower.status import Status
-from counterpoise.flower.sums import SumExchange
+from counterpoise.flower.sums import SumTransport
 
 LOG = logging.getLogger("counterpoise")
 NOBODY = -1  # a reply of a node that is no client
@@ -82,12 +82,12 @@ class FlowerEngine:
     )
     # Counts a sum with noise; returns what all spent
     spend: Callable[[float], float] = lambda epsilon: epsilon
-    exchange: Exchange = field(init=False, repr=False)
+    messenger: Messenger = field(init=False, repr=False)
     _pending: dict[int, str] = field(default_factory=dict, repr=False)
     _specs: dict[str, TreeSpec] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        self.exchange = Exchange(self.grid, self.policy.timeout)
+        self.messenger = Messenger(self.grid, self.policy.timeout)
 
     def train(self, tasks: Sequence[Task], broadcast: Broadcast) -> Replies:
         sha256, spec = messages.broadcast_digest(broadcast), self._spec(tasks[0], broadcast)
@@ -208,10 +208,10 @@ class FlowerEngine:
         """What these clients count, by the protocol of [privacy]."""
         names, samples = self.roster.names, self.work.federation.samples().tolist()
         known = {names[client]: samples[client] for client in clients}
-        exchange = SumExchange(self.exchange, self.roster)
+        transport = SumTransport(self.messenger, self.roster)
         layout, epsilon = sum_layout(self.work, what), self.work.privacy.epsilon
         spent = {} if epsilon is None else {"epsilon_spent": self.spend(epsilon)}
-        total, facts = sum_numbers(self.work.privacy, what, layout, known, exchange, self.run)
+        total, facts = sum_numbers(self.work.privacy, what, layout, known, transport, self.run)
         facts |= spent
         self.tallied = joined_facts(self.tallied, facts)
         return total
@@ -258,7 +258,7 @@ class FlowerEngine:
         self, kind: str, group: str, contents: Mapping[str, RecordDict], nodes: Mapping[str, int]
     ) -> list[Message]:
         heard = None if self.status is None else self.status.add_reply
-        return self.exchange(kind, group, contents, nodes, heard)
+        return self.messenger(kind, group, contents, nodes, heard)
 
     def _stack(self, rows: Sequence[tuple[int, int, Tree]], spec: TreeSpec) -> Replies:
         client = torch.tensor([row[0] for row in rows], dtype=torch.int64)

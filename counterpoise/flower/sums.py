@@ -9,7 +9,7 @@ from pathlib import Path
 from flwr.app import RecordDict
 
 from counterpoise.errors import SecurityError
-from counterpoise.flower.exchange import Exchange
+from counterpoise.flower.messenger import Messenger
 from counterpoise.flower.records import pack_facts, take, unpack_facts
 from counterpoise.flower.refusal import first_answers
 from counterpoise.flower.roster import Roster
@@ -28,16 +28,16 @@ def read_sum(content: RecordDict) -> bytes:
     return bytes(unpack_facts(content.get("sum"), FIELDS)["bytes"])
 
 
-class SumExchange:
+class SumTransport:
     """Questions to clients by name, and their answers; one that is silent or gone has none."""
 
-    def __init__(self, exchange: Exchange, roster: Roster) -> None:
-        self._exchange, self._roster = exchange, roster
+    def __init__(self, messenger: Messenger, roster: Roster) -> None:
+        self._messenger, self._roster = messenger, roster
 
     def __call__(self, questions: Mapping[str, bytes]) -> dict[str, bytes]:
         nodes = self._roster.online()
         there = {name: write_sum(asked) for name, asked in questions.items() if name in nodes}
-        replies = self._exchange(SUM, "sum", there, nodes)
+        replies = self._messenger(SUM, "sum", there, nodes)
         answers, refused = first_answers(replies, nodes, there, lambda name, content: read_sum(content))
         for name, why in refused:
             if why == REFUSED:

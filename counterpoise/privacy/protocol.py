@@ -22,7 +22,7 @@ FEW = 5  # below it a warning
 ATTEMPTS = 5
 
 # Client -> question -> client -> answer
-Exchange: TypeAlias = Callable[[Mapping[str, bytes]], Mapping[str, bytes]]
+Transport: TypeAlias = Callable[[Mapping[str, bytes]], Mapping[str, bytes]]
 
 
 class DropOutError(Exception):
@@ -42,7 +42,7 @@ class KeyGoneError(RefusedError):
 
 
 @dataclass
-class Traffic:
+class SumCost:
     """Messages of a sum, their bytes, and the seconds until it was known."""
 
     messages: int = 0  # questions and answers
@@ -59,15 +59,15 @@ class Talk:
     mode: str
     run: str
     what: str
-    exchange: Exchange
-    traffic: Traffic
+    transport: Transport
+    cost: SumCost
     epoch: str = field(default_factory=lambda: secrets.token_hex(16))
 
     def ask(self, phase: str, questions: Mapping[str, Sequence[bytes]]) -> dict[str, list[bytes]]:
         """The pieces of every client's answer; without all of them the attempt is over."""
         heads = {name: Head(self.mode, phase, self.run, self.epoch, self.what, name) for name in questions}
         sent = {name: pack(heads[name], pieces) for name, pieces in questions.items()}
-        got = self.exchange(sent)
+        got = self.transport(sent)
         self._count(sent, got)
         answers = {name: _answer(heads[name], got[name]) for name in sent if name in got}
         if missing := [name for name in sent if answers.get(name) is None]:
@@ -75,9 +75,9 @@ class Talk:
         return {name: pieces for name, pieces in answers.items() if pieces is not None}
 
     def _count(self, sent: Mapping[str, bytes], got: Mapping[str, bytes]) -> None:
-        self.traffic.messages += len(sent) + len(got)
-        self.traffic.bytes_down += sum(map(len, sent.values()))
-        self.traffic.bytes_up += sum(map(len, got.values()))
+        self.cost.messages += len(sent) + len(got)
+        self.cost.bytes_down += sum(map(len, sent.values()))
+        self.cost.bytes_up += sum(map(len, got.values()))
 
 
 def _answer(head: Head, message: bytes) -> list[bytes] | None:
@@ -108,31 +108,31 @@ class Summed(NamedTuple):
 
     values: Vector
     clients: tuple[str, ...]
-    traffic: Traffic
+    cost: SumCost
 
 
 def add_up(
-    way: SecureSum, names: Sequence[str], size: int, exchange: Exchange, run: str, what: str
+    way: SecureSum, names: Sequence[str], size: int, transport: Transport, run: str, what: str
 ) -> Summed:
     """The sum over clients; those that drop out are left out of a new attempt, and no wrong sum is ever returned."""
     check_enough(way.mode, way.fewest, len(names))
     if way.fewest <= len(names) < FEW and way.fewest > 1:
         LOG.warning("a sum over %d clients hides little: with %d or more it hides better", len(names), FEW)
-    there, traffic, began = list(names), Traffic(), time.perf_counter()
-    while traffic.attempts < ATTEMPTS and len(there) >= way.fewest:
-        traffic.attempts += 1
+    there, cost, began = list(names), SumCost(), time.perf_counter()
+    while cost.attempts < ATTEMPTS and len(there) >= way.fewest:
+        cost.attempts += 1
         try:
-            total = way.total(there, size, Talk(way.mode, run, what, exchange, traffic))
+            total = way.total(there, size, Talk(way.mode, run, what, transport, cost))
         except DropOutError as gone:
             LOG.warning("the sum of %s is asked for again without %s", what, listed(gone.names))
             there = [name for name in there if name not in gone.names]
             continue
         except RefusedError as error:
             raise SecurityError(f"a client does not take part in the sum of {what}: {error}") from None
-        traffic.seconds = time.perf_counter() - began
-        return Summed(checked(total, len(there)), tuple(there), traffic)
+        cost.seconds = time.perf_counter() - began
+        return Summed(checked(total, len(there)), tuple(there), cost)
     raise RunError(
-        f"the sum of {what} has no result: {len(there)} of {len(names)} clients are left after {traffic.attempts} attempts, and it needs {way.fewest}"
+        f"the sum of {what} has no result: {len(there)} of {len(names)} clients are left after {cost.attempts} attempts, and it needs {way.fewest}"
     )
 
 

@@ -96,7 +96,7 @@ def test_a_client_that_drops_out_is_left_out_and_named(
     with caplog.at_level(logging.WARNING, "counterpoise"):
         summed = parties.total()
     assert summed.clients == ("c0", "c1", "c3", "c4", "c5")
-    assert summed.traffic.attempts == 2
+    assert summed.cost.attempts == 2
     assert summed.values.tolist() == parties.truth(summed.clients).tolist()
     assert "again without c2" in caplog.text
 

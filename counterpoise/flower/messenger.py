@@ -14,7 +14,7 @@ Heard: TypeAlias = Callable[[str, float, int], None]  # a client's name, its sec
 GRACE = 60.0  # seconds that a message outlives its exchange, so that only the server ends one
 
 
-class Exchange:
+class Messenger:
     """Asks nodes of clients by name and waits; a client that is silent or gone has no reply."""
 
     def __init__(self, grid: Grid, timeout: float) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from flwr.app import Error, Message
 
 from counterpoise.flower.adapter import identify
-from counterpoise.flower.exchange import GRACE, Exchange
 from counterpoise.flower.grid import OnReply
+from counterpoise.flower.messenger import GRACE, Messenger
 from counterpoise.flower.records import payload_bytes
 from counterpoise.flower.sums import write_sum
 
@@ -41,21 +41,21 @@ class Answering:
 def test_bytes_are_counted_both_ways_and_replies_told_by_name() -> None:
     identify(run=1, task=1)
     grid, told = Answering(), list[tuple[str, float, int]]()
-    exchange = Exchange(grid, timeout=5.0)  # type: ignore[arg-type]
+    messenger = Messenger(grid, timeout=5.0)  # type: ignore[arg-type]
 
-    replies = exchange("query.x", "3", CONTENTS, NODES, lambda *one: told.append(one))
+    replies = messenger("query.x", "3", CONTENTS, NODES, lambda *one: told.append(one))
 
     assert len(replies) == 2
     assert [message.metadata.dst_node_id for message in grid.asked] == [7, 8, 9]
     assert {message.metadata.ttl for message in grid.asked} == {5.0 + GRACE}
-    assert exchange.sent_bytes == sum(map(payload_bytes, CONTENTS.values()))
-    assert exchange.received_bytes == payload_bytes(CONTENTS["a"])
+    assert messenger.sent_bytes == sum(map(payload_bytes, CONTENTS.values()))
+    assert messenger.received_bytes == payload_bytes(CONTENTS["a"])
     assert told == [("a", 0.5, payload_bytes(CONTENTS["a"])), ("b", 0.5, 0)]
 
 
 def test_nobody_is_asked_where_nobody_is_there() -> None:
     grid = Answering()
-    exchange = Exchange(grid, timeout=5.0)  # type: ignore[arg-type]
+    messenger = Messenger(grid, timeout=5.0)  # type: ignore[arg-type]
 
-    assert exchange("query.x", "3", {}, {}) == []
-    assert (grid.asked, exchange.sent_bytes, exchange.received_bytes) == ([], 0, 0)
+    assert messenger("query.x", "3", {}, {}) == []
+    assert (grid.asked, messenger.sent_bytes, messenger.received_bytes) == ([], 0, 0)
