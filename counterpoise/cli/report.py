@@ -46,7 +46,8 @@ def report(
     """Write one HTML file about these runs, finished or not. It is self-contained and opens offline."""
     from counterpoise.report.html import write_report
     from counterpoise.report.html.study import study
-    from counterpoise.results.results import SWEEP, read_folders
+    from counterpoise.results.results import read_folders
+    from counterpoise.run.store.folder import SWEEP
     from counterpoise.sweep.run import read_sweep
 
     if out is not None:

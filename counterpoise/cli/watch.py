@@ -77,7 +77,7 @@ class Runs:
 
     def _find_sweeps(self) -> None:
         """Sweeps that began since the last look; what they are does not change."""
-        from counterpoise.results.results import SWEEP
+        from counterpoise.run.store.folder import SWEEP
 
         found = {
             path.parent for path in (self.folder / SWEEP, *self.folder.glob(f"*/{SWEEP}")) if path.exists()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
+import importlib.metadata
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -39,6 +42,18 @@ def check_trusted(name: str) -> None:
         raise ConfigError(
             f"model {short(name)}: the run's config names code of the package {short(package)}; if you trust it, set {TRUSTED}={package}"
         )
+
+
+def code_version(name: str) -> dict[str, str]:
+    """The version of the package that a model's code is of; of a module outside packages the beginning of its file's SHA-256."""
+    if not is_foreign(name):
+        return {}
+    module = name.partition(":")[0]
+    package = module.partition(".")[0]
+    for distribution in importlib.metadata.packages_distributions().get(package, ()):
+        return {distribution: importlib.metadata.version(distribution)}
+    file = getattr(_imported(name, module), "__file__", None)
+    return {module: hashlib.sha256(Path(file).read_bytes()).hexdigest()[:16]} if file else {}
 
 
 def build_foreign(

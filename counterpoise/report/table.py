@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+from counterpoise.errors import ConfigError, short
 from counterpoise.metrics.catalogue import find, shown_in, worth_showing
 from counterpoise.results.labels import label_runs
 
@@ -103,6 +104,10 @@ def _columns(runs: Sequence[Run]) -> tuple[str, ...]:
 
 def table(runs: Sequence[Run]) -> str:
     """Runs as a table in Markdown: one row per method with what tells it apart, mean and deviation over seeds."""
+    if not isinstance(runs, Sequence) or not runs or not all(hasattr(run, "get") for run in runs):
+        raise ConfigError(
+            f"table: runs must be a list of outcomes of simulate and load_run, not {short(runs)}"
+        )
     lines = [header(runs), *rows_of(runs)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
     text = [" | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines]

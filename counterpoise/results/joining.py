@@ -7,6 +7,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from counterpoise.core.method import build_method
+from counterpoise.errors import first_few
 from counterpoise.results.labels import Labels
 from counterpoise.results.results import RunResult
 from counterpoise.results.words import on_problem
@@ -38,10 +39,10 @@ class Clients(NamedTuple):
         many = f"mean over seeds {', '.join(map(str, self.seeds))}"
         seeds = many if len(self.seeds) > 1 else f"seed {self.seeds[0]}"
         others = ", since other seeds split the data in another way" if self.others else ""
+        gone = [name for k, name in enumerate(self.names) if k not in self.held_out]
+        without = f"; without {first_few(gone)}, which hold nothing out" if gone else ""
         place = on_problem(self.problem)
-        return (
-            f"Balanced accuracy in percent on what each client holds out{place}, last round, {seeds}{others}"
-        )
+        return f"Balanced accuracy in percent on what each client holds out{place}, last round, {seeds}{others}{without}"
 
     def gains(self) -> list[str]:
         """For how many clients each way to join is better than training alone, in words."""

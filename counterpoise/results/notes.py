@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -26,6 +27,7 @@ def notes_of(rows: Sequence[Row], runs: Runs, at: At, baseline: str, repeated: i
         *_on_seeds(rows, problems),
         *_on_skipped(runs),
         *_on_stopped(runs),
+        *_on_versions(runs),
         *_on_collapsed(runs),
         *_on_silent_classes(runs),
         *_on_baseline(rows, problems, baseline),
@@ -81,6 +83,19 @@ def _on_collapsed(runs: Runs) -> Iterator[str]:
 
 def _end(run: RunResult) -> float | None:
     return run.scored[-1].get("balanced_accuracy") if run.scored else None
+
+
+def _on_versions(runs: Runs) -> Iterator[str]:
+    """Seeds of one method that ran with other code: their mean is of two things."""
+    for (problem, method), by_seed in runs.items():
+        found: dict[str, list[int]] = {}
+        for seed, run in by_seed.items():
+            found.setdefault(json.dumps(run.record.get("versions", {}), sort_keys=True), []).append(seed)
+        if len(found) > 1:
+            every = [json.loads(one) for one in found]
+            names = {name for one in every for name in one if len({other.get(name) for other in every}) > 1}
+            seeds = " and ".join(f"seed {', '.join(map(str, ours))}" for ours in found.values())
+            yield f"{method}{on_problem(problem)}: {seeds} ran with different versions of {listed(sorted(names))}."
 
 
 def _left_behind(seed: int, ends: Mapping[int, float]) -> str:

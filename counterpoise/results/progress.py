@@ -9,8 +9,8 @@ from typing import Any, Literal, NamedTuple
 
 from counterpoise.errors import CounterpoiseError
 from counterpoise.results.labels import show
-from counterpoise.results.results import FAILURE, SWEEP, RunResult, read_result
-from counterpoise.run.store.folder import RunFolder
+from counterpoise.results.results import FAILURE, RunResult, read_result
+from counterpoise.run.store.folder import SWEEP, RunFolder
 
 LOCKS = Path("/proc/locks")
 RUNS = "runs"  # folder of a sweep that holds its runs

@@ -44,7 +44,8 @@ def _drawn(run: RunResult) -> tuple[object, ...]:
 
 
 def _ratio(run: RunResult) -> float:
-    tested = sum(map(sum, (run.summary or {}).get("confusion", [])))
+    # Not the answers that were counted: where clients train alone, every model answers for the whole test set.
+    tested: int = run.record.get("data", {}).get("test_samples", 0)
     trained = sum(run.samples) if run.record else 0
     if tested and trained:
         return tested / trained

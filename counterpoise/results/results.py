@@ -20,7 +20,6 @@ from counterpoise.system.toml import read_toml
 
 LOG = logging.getLogger(__name__)
 FAILURE = "failure.json"  # written by a sweep into the folder of a run that failed
-SWEEP = "sweep.toml"  # in the folder of a sweep
 TUNING = "tuning"  # folder of a sweep whose runs were scored on validation samples
 HOW = ("engine", "checkpoint", "flower", "track")  # tables that say how a run is executed, not what it is
 

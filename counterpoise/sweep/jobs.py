@@ -17,6 +17,7 @@ from counterpoise.models.foreign import check_form, is_foreign
 from counterpoise.models.model import MODELS
 from counterpoise.results.progress import RUNS
 from counterpoise.results.results import TUNING, RunResult, read_result
+from counterpoise.results.words import on_problem
 from counterpoise.run.config.experiment import Experiment, load_experiment, make_experiment
 from counterpoise.run.giving_up import why_given_up
 from counterpoise.run.store.facts import first_difference
@@ -27,6 +28,7 @@ from counterpoise.sweep.sweep import MethodEntry, Sweep
 Setting = Mapping[str, Any]  # values by dotted key
 # Keys that 0 or nothing leaves to the run
 LEFT_OPEN = (("engine", "chunk"), ("engine", "together"), ("partition", "clients"))
+NEEDED = {"positive": "data.positive", "threshold": "evaluate.threshold"}  # by scores whose names begin so
 
 
 class Job(NamedTuple):
@@ -54,13 +56,27 @@ class Problem(NamedTuple):
 def expand(sweep: Sweep, chosen: Mapping[tuple[str, str], Setting] | None = None) -> list[Job]:
     """The runs of a sweep, seed by seed; `chosen`: settings found by tuning, by method and problem."""
     chosen = chosen or {}
-    return name_apart(
+    jobs = name_apart(
         make_job(entry, cut, seed, chosen.get((entry.name, problem.name), {}))
         for problem in problems_of(sweep)
         for seed in sweep.seeds
         for cut in [repeat(problem, sweep, seed)]
         for entry in sweep.methods
     )
+    check_scores(sweep, jobs)
+    return jobs
+
+
+def check_scores(sweep: Sweep, jobs: Sequence[Job]) -> None:
+    """Refuse to compare by a score that some run will not have, before any has begun."""
+    scores = {"table.score": sweep.table.score} | ({"tune.score": sweep.tune.score} if sweep.tune else {})
+    for (key, score), job in itertools.product(scores.items(), jobs):
+        given = {"positive": job.experiment.data.positive, "threshold": job.experiment.evaluate.threshold}
+        kind = score.partition("_")[0]
+        if given.get(kind, score) is None:
+            raise ConfigError(
+                f"{key} = {score} needs {NEEDED[kind]}, which there is not{on_problem(job.problem)}"
+            )
 
 
 def repeat(problem: Problem, sweep: Sweep, seed: int) -> Problem:

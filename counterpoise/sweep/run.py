@@ -19,8 +19,8 @@ from counterpoise.report.html.study import Study, study
 from counterpoise.report.render import write_tables
 from counterpoise.results.comparison import Comparison
 from counterpoise.results.labels import Labels
-from counterpoise.results.results import SWEEP, read_runs
-from counterpoise.run.store.folder import RunFolder
+from counterpoise.results.results import read_runs
+from counterpoise.run.store.folder import SWEEP, RunFolder
 from counterpoise.sweep.execute import Event, one_by_one, share_out
 from counterpoise.sweep.foreseen import edge_notes
 from counterpoise.sweep.jobs import Job, check_folders, expand, given_up, is_over, result_of
@@ -86,8 +86,9 @@ class Finished(NamedTuple):
 def run_sweep(sweep: Sweep, out: Path, execution: Execution, show: Show = lambda tally: None) -> Finished:
     """Run what is missing, then write tables and report; the same call continues after any stop."""
     searches = searches_of(sweep)
-    expand(sweep)  # an invalid sweep is refused here, before anything is written
+    first = expand(sweep)  # an invalid sweep is refused here, before anything is written
     with hold_folder(out):
+        check_folders([*jobs_of(searches), *(first if sweep.tune is None else ())], out)
         write_atomically(out / SWEEP, write_sweep(sweep).encode())
         with WorkerPool(execution.processes) as pool:
             failures, lost = run_jobs("tuning", jobs_of(searches), out, execution, show, pool)
@@ -135,7 +136,11 @@ def _given_up(jobs: Sequence[Job], out: Path) -> Failures:
 
 @contextmanager
 def hold_folder(out: Path) -> Iterator[None]:
-    """Lock the sweep's folder: one sweep at a time."""
+    """Lock the sweep's folder: one sweep at a time, and no run in the same place."""
+    if RunFolder(out).holds_run():
+        raise ConfigError(
+            f"{out} holds a run, whose pictures would be overwritten; name another folder with --out"
+        )
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:

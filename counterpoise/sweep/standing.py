@@ -9,8 +9,7 @@ from typing import NamedTuple
 from counterpoise.errors import CounterpoiseError
 from counterpoise.metrics.catalogue import find
 from counterpoise.results.progress import Progress, read_progress
-from counterpoise.results.results import SWEEP
-from counterpoise.run.store.folder import RunFolder
+from counterpoise.run.store.folder import SWEEP, RunFolder
 from counterpoise.sweep.jobs import Job, expand
 from counterpoise.sweep.specs import describe_setting
 from counterpoise.sweep.sweep import load_sweep

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from federations import unequal_federation
-from runs import tiny
+from runs import call, tiny
 from torch import nn
 
 import counterpoise as cp
@@ -20,6 +20,7 @@ from counterpoise.models.foreign import TRUSTED, build_foreign
 from counterpoise.run.assemble import assemble
 from counterpoise.run.runner import start
 from counterpoise.sweep.jobs import check_names
+from counterpoise.system.toml import write_toml
 
 CODE = '''
 import torch
@@ -142,3 +143,19 @@ def test_a_sweep_is_checked_without_an_import(package: str) -> None:
 def test_a_foreign_model_takes_a_head(package: str) -> None:
     with closing(assemble(tiny(*NET, 'model.head="cosine"'))) as simulation:
         assert simulation.work.model.params()["head.weight"].shape == (10, 4)
+
+
+def test_a_run_is_not_resumed_with_another_code_of_its_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It went on with the new network, half of the one and half of the other."""
+    code = "from torch import nn\ndef net():\n    return nn.Sequential(nn.Flatten(), nn.Linear(64, 10))\n"
+    (tmp_path / "my_own_net.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    tables = {"rounds": 1, "partition": {"name": "iid", "clients": 2}, "model": {"name": "my_own_net:net"}}
+    (tmp_path / "run.toml").write_text(write_toml(tables))
+    assert call("run", tmp_path / "run.toml", "--out", tmp_path / "run").code == 0
+    (tmp_path / "my_own_net.py").write_text(code + "# changed\n")
+    refused = call("resume", tmp_path / "run", "rounds=2")
+    assert refused.code == 2
+    assert "cannot be resumed to the same result: my_own_net" in refused.err

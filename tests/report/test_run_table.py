@@ -10,6 +10,7 @@ from runs import tiny
 
 import counterpoise as cp
 from counterpoise.api import SimulationResult
+from counterpoise.errors import ConfigError
 from counterpoise.run.runner import start
 
 Shown = dict[str, str]  # label of a row -> seeds
@@ -84,3 +85,9 @@ def test_runs_of_folders_are_told_apart_by_their_configs(tmp_path: Path, federat
     found = [cp.load_run(tmp_path / name) for name in "abc"]
     assert shown(*found) == {"fedavg, lr=0.1": "1", "fedavg, lr=0.2": "2"}
     assert shown(found[0], run(federation)) == {"fedavg, from a folder": "1", "fedavg, from simulate": "1"}
+
+
+def test_what_is_no_list_of_outcomes_is_refused_in_one_line(federation: cp.Federation) -> None:
+    for wrong in (run(federation), ["runs/001-fedavg"], []):
+        with pytest.raises(ConfigError, match="table: runs must be a list of outcomes"):
+            cp.table(wrong)  # type: ignore[arg-type]

@@ -33,6 +33,19 @@ def test_a_class_that_is_never_predicted_is_named_with_its_seeds() -> None:
     assert notes == ("fedavg never predicts class owl (2 of 3 seeds).",)
 
 
+def test_seeds_that_ran_with_other_code_are_named() -> None:
+    """A row that mixed two versions of somebody's own method looked like any other."""
+    runs = [_counted(seed, SOUND) for seed in range(3)]
+    codes = ("4965", "4965", "2b0a")
+    runs = [
+        run._replace(record=run.record | {"versions": {"torch": "2", "mine.py": code}})
+        for run, code in zip(runs, codes, strict=True)
+    ]
+    assert compare_results(runs).notes == (
+        "fedavg: seed 0, 1 and seed 2 ran with different versions of mine.py.",
+    )
+
+
 def test_a_class_without_test_samples_is_not_missed() -> None:
     assert compare_results([_counted(0, [[5, 4, 0], [1, 8, 0], [0, 0, 0]])]).notes == ()
 

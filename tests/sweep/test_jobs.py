@@ -11,15 +11,17 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sweeps import tiny_sweep
+from sweeps import run_here, tiny_sweep
 
 from counterpoise.core.codec import digest
 from counterpoise.errors import ConfigError
 from counterpoise.results.comparison import compare_results
-from counterpoise.results.labels import label_problems
+from counterpoise.results.labels import Labels, label_problems
+from counterpoise.results.repeats import overlaps
 from counterpoise.results.results import read_result
 from counterpoise.run.assemble import assemble, fingerprint, load_federation
 from counterpoise.run.runner import start
+from counterpoise.run.store.folder import SWEEP
 from counterpoise.sweep.jobs import Job, check_folders, expand, is_done
 from counterpoise.sweep.specs import as_name, flat_grid, merge, put
 
@@ -124,6 +126,35 @@ def test_a_folder_with_another_config_is_refused_and_left_alone(tmp_path: Path) 
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
 
 
+def test_a_refused_sweep_leaves_the_file_of_the_one_before(tmp_path: Path) -> None:
+    """Later reports followed the refused file."""
+    run_here(tiny_sweep(), tmp_path)
+    before = (tmp_path / SWEEP).read_bytes()
+    with pytest.raises(ConfigError, match="another config"):
+        run_here(tiny_sweep(base={"rounds": 3}), tmp_path)
+    assert (tmp_path / SWEEP).read_bytes() == before
+
+
+def test_a_run_and_a_sweep_do_not_share_a_folder(tmp_path: Path) -> None:
+    job = expand(tiny_sweep())[0]
+    start(job.experiment, tmp_path / "run")
+    with pytest.raises(ConfigError, match="holds a run, whose pictures"):
+        run_here(tiny_sweep(), tmp_path / "run")
+    (tmp_path / "sweep").mkdir()
+    (tmp_path / "sweep" / SWEEP).write_text("")
+    with pytest.raises(ConfigError, match="holds a sweep"):
+        start(job.experiment, tmp_path / "sweep")
+
+
+@pytest.mark.parametrize("table", ["table", "tune"])
+@pytest.mark.parametrize("score", ["positive_f1", "threshold_recall"])
+def test_a_score_that_no_run_will_have_is_refused_before_any(table: str, score: str) -> None:
+    """All runs were trained first."""
+    tune = {"tune": {"grid": {"local.lr": [0.1]}}} if table == "tune" else {}
+    with pytest.raises(ConfigError, match=f"{table}.score = {score} needs"):
+        expand(tiny_sweep(**{**tune, table: {**tune.get("tune", {}), "score": score}}))
+
+
 def test_choices_left_open_agree_with_what_a_run_settled(tmp_path: Path) -> None:
     base = {"partition": {"name": "iid", "clients": 4}, "engine": {"name": "loop"}}
     job = expand(tiny_sweep(base=base))[0]
@@ -171,6 +202,21 @@ def test_seeds_may_be_the_folds_and_each_row_tests_once(tmp_path: Path) -> None:
     found = compare_results([read_result(job.path(tmp_path)) for job in jobs[::2]])
     assert [row.seeds for row in found.rows] == [(3, 8, 9)]
     assert any("one fold, from the same data" in note for note in found.notes)
+
+
+def test_clients_that_train_alone_do_not_change_the_share_of_test_samples(tmp_path: Path) -> None:
+    """Each of their models answers for all test samples; p of every other method went by the sum."""
+    base = own_table(tmp_path, drop=["when"])
+    jobs = expand(tiny_sweep(base=base, seeds=2, methods=["fedavg", "local"], repeats="folds"))
+    for job in jobs:
+        start(job.experiment, job.path(tmp_path))
+    runs = {
+        Labels("p", method): {
+            job.experiment.seed: read_result(job.path(tmp_path)) for job in jobs if job.method == method
+        }
+        for method in ("fedavg", "local")
+    }
+    assert overlaps(runs) == {"p": 1.0}  # half of the rows, and the other half
 
 
 @pytest.mark.parametrize(

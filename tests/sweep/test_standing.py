@@ -13,8 +13,9 @@ from sweeps import tiny_sweep
 from counterpoise.metrics.catalogue import SCORES, find
 from counterpoise.report.pictures import Pictures
 from counterpoise.results.progress import Progress, read_progress
-from counterpoise.results.results import SWEEP, find_runs
+from counterpoise.results.results import find_runs
 from counterpoise.run.listener import Listener
+from counterpoise.run.store.folder import SWEEP
 from counterpoise.sweep import standing, tune
 from counterpoise.sweep.run import Execution, run_jobs, run_sweep
 from counterpoise.sweep.standing import Standing

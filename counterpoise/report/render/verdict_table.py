@@ -14,7 +14,7 @@ UNBOUNDED = "none: too few pairs"
 RANKS: Test = "signed ranks"
 TESTS: dict[Test, str] = {
     RANKS: "Wilcoxon's signed-rank test",
-    "corrected t": "Student's test, corrected for splits that overlap (Nadeau and Bengio),",
+    "corrected t": "Student's test, corrected for splits that overlap (Nadeau and Bengio)",
 }
 
 

@@ -17,7 +17,7 @@ from counterpoise.errors import DataError
 from counterpoise.run.first_model import weights_file
 from counterpoise.run.simulation import Simulation
 from counterpoise.run.store.folder import RunFolder
-from counterpoise.run.store.record import machine, versions
+from counterpoise.run.store.record import machine
 from counterpoise.run.store.seal import SEAL, read_sealed, seal
 from counterpoise.run.store.stored import Run
 
@@ -99,7 +99,7 @@ def _record_of(run: Run, federation: Federation, file: str) -> dict[str, Any]:
     counts, params = federation.client_counts(), run.simulation.work.model.params()
     return {
         **({"file": file} if file else {}),
-        "versions": versions(),
+        "versions": run.facts["versions"],
         "machine": machine(),
         "engine": asdict(run.simulation.settings),
         "parameters": sum(p.numel() for p in params.values()),
@@ -123,6 +123,7 @@ def _data_of(federation: Federation) -> dict[str, Any]:
         "name": federation.name,
         "classes": list(federation.classes),
         "class_counts": None if totals is None else totals.tolist(),
+        "test_samples": len(federation.test.y),
         "notes": list(federation.notes),
         "files": dict(federation.files),
         "client_names": list(federation.client_names),

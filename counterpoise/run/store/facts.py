@@ -32,7 +32,7 @@ def facts_of(experiment: Experiment, federation: Federation, model: FunctionalMo
         "data_sha256": fingerprint(federation),
         "model_sha256": shapes_digest(model.params()),
         **frozen,
-        "versions": versions(),
+        "versions": versions(experiment.model.name),
     }
 
 

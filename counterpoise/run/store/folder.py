@@ -19,6 +19,7 @@ from counterpoise.system.atomic import write_atomically
 from counterpoise.system.lock import locked
 
 PIECE = 1 << 20  # bytes that are read at once
+SWEEP = "sweep.toml"  # in the folder of a sweep
 
 
 class Mark(TypedDict):
@@ -99,7 +100,11 @@ class RunFolder:
         return any(self.checkpoints.glob("round-*.json"))
 
     def check_free(self) -> None:
-        """Refuse a folder that holds a run, or remains of one: nothing is overwritten."""
+        """Refuse a folder that holds a run, remains of one, or a sweep: nothing is overwritten."""
+        if (self.path / SWEEP).exists():
+            raise ConfigError(
+                f"{self.path} holds a sweep ({SWEEP}), whose pictures would be overwritten; name another folder with --out"
+            )
         if self.holds_run():
             raise ConfigError(
                 f"{self.path} holds a run already; {self.resume_hint()}, or name another folder with --out"

@@ -9,16 +9,23 @@ from typing import Any
 
 import torch
 
+from counterpoise.models.foreign import code_version
 from counterpoise.registry.plugins import plugin_versions
 from counterpoise.version import __version__
 
 PACKAGES = ("torch", "numpy", "scipy", "scikit-learn", "safetensors")
 
 
-def versions() -> dict[str, str]:
-    """Versions that must be the same for a run to be repeated bit for bit."""
+def versions(model: str = "") -> dict[str, str]:
+    """Versions that must be the same for a run to be repeated bit for bit, of the model's code too where its name says where that is."""
     known = {name: importlib.metadata.version(name) for name in PACKAGES}
-    return {"counterpoise": __version__, "python": platform.python_version(), **known, **plugin_versions()}
+    return {
+        "counterpoise": __version__,
+        "python": platform.python_version(),
+        **known,
+        **plugin_versions(),
+        **code_version(model),
+    }
 
 
 def machine() -> dict[str, Any]:
