@@ -31,6 +31,9 @@ def prioritised_weighting(
     miss_weight: NonNegative = 0.3,
     false_alarm_weight: NonNegative = 0.2,
     floor: Annotated[Fraction, "errors count as at least this share of their mean"] = 0.0,
+    priority_power: Annotated[
+        NonNegative, "power of TP_k[PC] in the weight; 0 leaves the priority class out"
+    ] = 1.0,
 ) -> Part:
     """``theta_k ~ sum_i ACC_ki max(1, TP_k[PC]) / sum_i E_ki`` over clients whose errors are at most the mean; PC has the largest error.
 
@@ -49,7 +52,7 @@ def prioritised_weighting(
             return weights, slot
         counts = judge(exchange, workers)
         errors = error_scores(counts, error_norm, miss_weight, false_alarm_weight)
-        found = priority_weights(counts, errors, threshold, floor)
+        found = priority_weights(counts, errors, threshold, floor, priority_power)
         return found.to(weights), {
             "weights": exchange.renew(torch.zeros_like(slot["weights"]), found),
             "errors": exchange.renew(slot["errors"], errors.sum(1)),
@@ -144,7 +147,9 @@ def _relative(rates: Tensor, norm: ErrorNorm) -> Tensor:
     return torch.where(largest > 0, rates / largest.clamp(min=torch.finfo(rates.dtype).tiny), 0.0)
 
 
-def priority_weights(counts: Judged, errors: Tensor, threshold: float, floor: float = 0.0) -> Tensor:
+def priority_weights(
+    counts: Judged, errors: Tensor, threshold: float, floor: float = 0.0, power: float = 1.0
+) -> Tensor:
     """[K] weights that sum to 1; 0 for clients that are not selected."""
     of_client, of_class = errors.sum(1), errors.sum(0)
     priority = torch.nonzero(of_class == of_class.max())[0, 0]  # of equal classes the first
@@ -152,7 +157,8 @@ def priority_weights(counts: Judged, errors: Tensor, threshold: float, floor: fl
     if not kept.any():
         kept = torch.arange(len(of_client)) == torch.nonzero(of_client == of_client.min())[0, 0]
     least = max(LEAST_ERROR, floor * float(of_client.mean()))
-    scores = counts.accuracy.sum(1) * counts.hits[:, priority].clamp(min=1) / of_client.clamp(min=least)
+    known = counts.hits[:, priority].clamp(min=1) ** power
+    scores = counts.accuracy.sum(1) * known / of_client.clamp(min=least)
     scores = torch.where(kept, scores, 0.0)
     if not scores.sum() > 0:  # all that are kept are always wrong
         scores = kept.double()

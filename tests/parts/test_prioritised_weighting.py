@@ -74,6 +74,20 @@ def test_two_clients_and_two_classes_by_hand() -> None:
     assert priority_weights(counts, errors, 2.0).tolist() == pytest.approx([20.4 / 31.6, 11.2 / 31.6])
 
 
+def test_without_the_priority_class_weights_go_by_accuracy_and_errors() -> None:
+    # As above: errors .75 and .5, recalls that sum to 1.7 and 1.4.
+    counts = _counts([[[8, 2], [1, 9]], [[10, 0], [6, 4]]])
+    errors = error_scores(counts, "client", 0.3, 0.2)
+    scores = (1.7 / 0.75, 1.4 / 0.5)
+    found = priority_weights(counts, errors, 2.0, power=0.0).tolist()
+    assert found == pytest.approx([score / sum(scores) for score in scores])
+    # Half the power: the root of the hits 9 and 4.
+    scores = (1.7 * 3 / 0.75, 1.4 * 2 / 0.5)
+    assert priority_weights(counts, errors, 2.0, power=0.5).tolist() == pytest.approx(
+        [score / sum(scores) for score in scores]
+    )
+
+
 @pytest.mark.parametrize("norm", ["client", "round"])
 @given(data=st.data())
 def test_the_rule_holds_for_any_counts(norm: str, data: st.DataObject) -> None:
