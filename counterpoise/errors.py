@@ -57,15 +57,15 @@ class SecurityError(CounterpoiseError):
     exit_code = 5
 
 
-def legal_words(word: str, legal: Iterable[str], command: str = "") -> str:
+def legal_words(word: str, legal: Iterable[str], command: str = "", few: int = FEW_WORDS) -> str:
     """End of an error about an unknown name: the nearest known one, then all where they are few, or the command that lists them."""
     names = sorted({*legal})
     word = shorten(word, SHOWN_CHARACTERS)
     near = get_close_matches(word, names, n=5)
     guess = max(near, key=lambda name: _similarity(name, word), default=None)
-    if guess and not command and len(names) > FEW_WORDS:
+    if guess and not command and len(names) > few:
         return f"did you mean {short(guess)}?"
-    known = f"`{command}` lists all" if command and len(names) > FEW_WORDS else _choices(names)
+    known = f"`{command}` lists all" if command and len(names) > few else _choices(names)
     return f"did you mean {short(guess)}? {known}" if guess else known
 
 

@@ -12,6 +12,13 @@ from counterpoise.run.config.experiment import make_experiment
 
 DOWN, UP = 600, 400  # bytes of every round
 SECONDS = 0.5
+CLASSES = [str(digit) for digit in range(10)]
+RECORD: dict[str, Any] = {  # what every run has: here the server asked nobody for class counts
+    "data": {"name": "digits", "classes": CLASSES, "class_counts": None},
+    "samples": [],
+    "clients": None,
+    "charts": [],
+}
 
 
 def made_run(
@@ -41,7 +48,7 @@ def made_run(
     path = Path("runs") / (folder or f"{method}-{tables}-{seed}")
     summary = {"seed": seed} if finished else None
     whole = make_experiment(config | tables).tables()  # as it is read from a folder
-    return RunResult(path, whole, {}, rows, [SECONDS] * len(rows), summary, failure)
+    return RunResult(path, whole, RECORD, rows, [SECONDS] * len(rows), summary, failure)
 
 
 def _row(

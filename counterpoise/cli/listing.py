@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from counterpoise.cli.runs import percent, wide_console
-from counterpoise.errors import ConfigError, printable, short
+from counterpoise.errors import ConfigError, legal_words, printable, short
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -91,9 +91,8 @@ def sort_key(word: str) -> Callable[[Progress], Any]:
     if word in names:
         return lambda run: (names[word](run), *_group(run))
     if word not in headline():
-        raise ConfigError(
-            f"--sort {short(word)} must be a column or a score of the table: one of {', '.join([*names, *headline()])}"
-        )
+        known = [*names, *headline()]
+        raise ConfigError(f"--sort {short(word)}: no such key; {legal_words(word, known, few=len(known))}")
     sign = 1 if find(word).lower else -1
     return lambda run: (*_best_first(run.last(word), sign), *_group(run))
 

@@ -24,10 +24,8 @@ def table(path):
         names, *rows = [[cell.strip() for cell in line] for line in lines if len(line) > 1 or "".join(line).strip()] or [[]]
         if {*needed} <= {*names}: break
     else: raise ValueError(f"lacks some of the columns {', '.join(needed)}")
-    if any(names.count(name) > 1 for name in needed): raise ValueError("two columns have one name")
-    if not rows: raise ValueError("no rows below the header")
-    for row in rows:
-        if len(row) != len(names): raise ValueError(f"a row has {len(row)} cells, the header {len(names)}")
+    if not rows or any(names.count(name) > 1 for name in needed): raise ValueError("two columns have one name" if rows else "no rows below the header")
+    if odd := [row for row in rows if len(row) != len(names)]: raise ValueError(f"a row has {len(odd[0])} cells, the header {len(names)}")
     return [dict(zip(names, row)) for row in rows]
 def cell(row, name): return "MISSING" if row[name].lower() in how["missing"] else row[name]
 """

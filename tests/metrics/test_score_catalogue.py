@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from made_runs import made_run
 
 from counterpoise.core.part import Batch, Outputs
 from counterpoise.errors import DataError
@@ -47,12 +48,7 @@ def shown_places() -> tuple[catalogue.Place, ...]:
 
 
 def run(method: str, errors: float) -> RunResult:
-    config = {
-        "seed": 0, "rounds": 1, "method": method, "data": {"name": "digits"}, "engine": {"max_skipped": 10},
-        "partition": {"name": "iid", "clients": 2}, "evaluate": {},
-    }  # fmt: skip
-    rows = [{"round": 0, **ROW, "errors": errors}]
-    return RunResult(Path(method), config, {}, rows, [1.0], {"seed": 0}, None)
+    return made_run(method)._replace(rows=[{"round": 0, **ROW, "errors": errors}])
 
 
 def test_one_entry_is_enough_for_a_new_score(errors: str) -> None:

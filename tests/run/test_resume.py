@@ -311,7 +311,7 @@ def test_another_version_is_refused_by_its_name(
     copy: Path, package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = versions() | {package: "0.0.1"}
-    monkeypatch.setattr(facts, "versions", lambda: other)
+    monkeypatch.setattr(facts, "versions", lambda model: other)
     assert_refused(call("resume", copy), 2, f"{package} was", "0.0.1")
 
 

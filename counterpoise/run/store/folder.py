@@ -91,17 +91,14 @@ class RunFolder:
         self._logs = {log: Log(log) for log in (self.metrics, self.timing)}
 
     def holds_run(self) -> bool:
-        try:
-            return self.config.exists()
-        except OSError:  # not a valid folder name
-            return False
+        return _is_there(self.config)
 
     def has_checkpoint(self) -> bool:
         return any(self.checkpoints.glob("round-*.json"))
 
     def check_free(self) -> None:
         """Refuse a folder that holds a run, remains of one, or a sweep: nothing is overwritten."""
-        if (self.path / SWEEP).exists():
+        if _is_there(self.path / SWEEP):
             raise ConfigError(
                 f"{self.path} holds a sweep ({SWEEP}), whose pictures would be overwritten; name another folder with --out"
             )
@@ -208,6 +205,13 @@ def hash_up_to(path: Path, size: int) -> Any:
             total.update(piece)
             size -= len(piece)
     return total
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # no valid name
+        return False
 
 
 def size_of(path: Path) -> int:
