@@ -19,6 +19,7 @@ PAPER = "FedSat, equations 8 to 22"
 SLACK = 1e-9  # equal errors may differ in their last bits
 LEAST_ERROR = 1e-8
 ErrorNorm = Literal["client", "round"]
+Knowledge = Literal["hits", "recall", "nothing"]
 
 
 @part(paper=PAPER)
@@ -31,9 +32,10 @@ def prioritised_weighting(
     miss_weight: NonNegative = 0.3,
     false_alarm_weight: NonNegative = 0.2,
     floor: Annotated[Fraction, "errors count as at least this share of their mean"] = 0.0,
-    priority_power: Annotated[
-        NonNegative, "power of TP_k[PC] in the weight; 0 leaves the priority class out"
-    ] = 1.0,
+    priority: Annotated[
+        Knowledge,
+        "what counts of the priority class: its hits, as printed, its recall in percent, or nothing",
+    ] = "hits",
 ) -> Part:
     """``theta_k ~ sum_i ACC_ki max(1, TP_k[PC]) / sum_i E_ki`` over clients whose errors are at most the mean; PC has the largest error.
 
@@ -52,7 +54,7 @@ def prioritised_weighting(
             return weights, slot
         counts = judge(exchange, workers)
         errors = error_scores(counts, error_norm, miss_weight, false_alarm_weight)
-        found = priority_weights(counts, errors, threshold, floor, priority_power)
+        found = priority_weights(counts, errors, threshold, floor, priority)
         return found.to(weights), {
             "weights": exchange.renew(torch.zeros_like(slot["weights"]), found),
             "errors": exchange.renew(slot["errors"], errors.sum(1)),
@@ -148,18 +150,23 @@ def _relative(rates: Tensor, norm: ErrorNorm) -> Tensor:
 
 
 def priority_weights(
-    counts: Judged, errors: Tensor, threshold: float, floor: float = 0.0, power: float = 1.0
+    counts: Judged, errors: Tensor, threshold: float, floor: float = 0.0, priority: Knowledge = "hits"
 ) -> Tensor:
     """[K] weights that sum to 1; 0 for clients that are not selected."""
     of_client, of_class = errors.sum(1), errors.sum(0)
-    priority = torch.nonzero(of_class == of_class.max())[0, 0]  # of equal classes the first
+    hardest = int(torch.nonzero(of_class == of_class.max())[0, 0])  # of equal classes the first
     kept = of_client <= threshold * of_client.mean() * (1 + SLACK)
     if not kept.any():
         kept = torch.arange(len(of_client)) == torch.nonzero(of_client == of_client.min())[0, 0]
     least = max(LEAST_ERROR, floor * float(of_client.mean()))
-    known = counts.hits[:, priority].clamp(min=1) ** power
-    scores = counts.accuracy.sum(1) * known / of_client.clamp(min=least)
+    scores = counts.accuracy.sum(1) * known_of(counts, hardest, priority) / of_client.clamp(min=least)
     scores = torch.where(kept, scores, 0.0)
     if not scores.sum() > 0:  # all that are kept are always wrong
         scores = kept.double()
     return scores / scores.sum()
+
+
+def known_of(counts: Judged, priority_class: int, priority: Knowledge) -> Tensor:
+    """[K] how well each model knows the priority class. Hits go also by how many samples of it the workers happen to hold."""
+    hits, recall = counts.hits[:, priority_class], 100 * counts.accuracy[:, priority_class]
+    return {"hits": hits, "recall": recall, "nothing": torch.ones_like(hits)}[priority].clamp(min=1)

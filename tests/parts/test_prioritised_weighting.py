@@ -79,13 +79,18 @@ def test_without_the_priority_class_weights_go_by_accuracy_and_errors() -> None:
     counts = _counts([[[8, 2], [1, 9]], [[10, 0], [6, 4]]])
     errors = error_scores(counts, "client", 0.3, 0.2)
     scores = (1.7 / 0.75, 1.4 / 0.5)
-    found = priority_weights(counts, errors, 2.0, power=0.0).tolist()
+    found = priority_weights(counts, errors, 2.0, priority="nothing").tolist()
     assert found == pytest.approx([score / sum(scores) for score in scores])
-    # Half the power: the root of the hits 9 and 4.
-    scores = (1.7 * 3 / 0.75, 1.4 * 2 / 0.5)
-    assert priority_weights(counts, errors, 2.0, power=0.5).tolist() == pytest.approx(
-        [score / sum(scores) for score in scores]
-    )
+
+
+def test_recall_of_the_priority_class_does_not_go_by_how_much_of_it_the_workers_hold() -> None:
+    # The same rates everywhere, but client 1 was judged on ten times as many samples, and client 2 knows nothing of class 1.
+    one = torch.tensor([[6, 4], [5, 5]])
+    counts = _counts(torch.stack([one, 10 * one, torch.tensor([[9, 1], [10, 0]])]))
+    errors = torch.tensor([[0.2, 0.3]] * 3, dtype=torch.float64)  # class 1 has priority
+    found = priority_weights(counts, errors, 1.0, priority="recall").tolist()
+    scores = (1.1 * 50, 1.1 * 50, 0.9 * 1)
+    assert found == pytest.approx([score / sum(scores) for score in scores])
 
 
 @pytest.mark.parametrize("norm", ["client", "round"])
