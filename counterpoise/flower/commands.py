@@ -151,6 +151,10 @@ def check_before_clients(experiment: Experiment) -> Experiment:
             f"model.name = {short(experiment.model.name)} names code, which clients do not run for a server; use a model of `counterpoise ls models`, or a plugin that each of them installs"
         )
     _refuse_without_federation(experiment)
+    if names := experiment.flower.clients:
+        if len({check_name(name) for name in names}) < len(names):
+            raise ConfigError(f"flower.clients must be names that differ, not {short(names)}")
+        refuse_unused_keys(experiment)
     return replace(experiment, engine=replace(experiment.engine, name="flower"))
 
 
@@ -170,11 +174,8 @@ def _as_started(place: RunFolder, folder: JobFolder) -> Experiment:
 
 def _count_clients(experiment: Experiment) -> tuple[int, str]:
     """The number of clients, and the form of their data where they have their own."""
-    names = experiment.flower.clients
-    if names:
-        if len({check_name(name) for name in names}) < len(names):
-            raise ConfigError(f"flower.clients must be names that differ, not {short(names)}")
-        refuse_unused_keys(experiment)
+    if names := experiment.flower.clients:
+        prepared_simulation(experiment)
         return len(names), describe_form(experiment)
     federation = load_federation(experiment)
     work = build_workplace(experiment, federation)

@@ -122,11 +122,8 @@ def test_columns_that_name_people_or_clients_are_left_out(
     left_out = ["--client", "hospital", "--drop", "patient_id"]
     words, note = described(capsys, patients, "--label", "outcome", *left_out)
     assert (words["words"], list(words["numbers"]), note) == ({}, ["age"], "")
-    words, _ = (
-        described(capsys, patients, "--label", "outcome", *left_out, "--drop", "age", "--client", "x")
-        if False
-        else described(capsys, patients, "--label", "outcome", "--drop", "patient_id", "--drop", "age")
-    )
+    dropped = ["--drop", "patient_id", "--drop", "age"]
+    words, _ = described(capsys, patients, "--label", "outcome", *dropped)
     assert (list(words["words"]), words["numbers"]) == (["hospital"], {})
 
 
@@ -201,6 +198,24 @@ def test_what_cannot_be_done_to_data_of_clients_is_refused_before_they_come(
     config = make_experiment({**tables, table: {**tables[table], **given}})
     with pytest.raises(ConfigError, match=f"{key}.* must be left out where clients bring their own data"):
         prepare(config, tmp_path / "out", named_nodes=False)
+
+
+@pytest.mark.parametrize(
+    ("table", "given", "words"),
+    [
+        ("cohort", {"size": 3}, "cohort.size must be at most 2, the number of clients"),
+        ("evaluate", {"recall_weights": [1.0, 2.0]}, "evaluate.recall_weights must have 3 numbers"),
+    ],
+)
+def test_what_validate_refuses_is_refused_before_clients_come(
+    table: str, given: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    """The server waited for all clients first."""
+    tables = server_config(tmp_path, KINDS["table"], list(ROWS)).tables()
+    config = make_experiment({**tables, table: {**tables[table], **given}})
+    with pytest.raises(ConfigError, match=words):
+        prepare(config, tmp_path / "out", named_nodes=False)
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from own_files import CENTRES, CLASSES, KINDS, ROWS, SECRET, Kind, client_files,
 from PIL import Image
 
 from counterpoise.errors import ConfigError, DataError, RunError
-from counterpoise.flower.commands import prepare
+from counterpoise.flower.commands import prepare, prepared_simulation
 from counterpoise.flower.own_data import describe_form, own_federation
 from counterpoise.flower.refusal import CLIENT_FAILED
 from counterpoise.run.store.folder import RunFolder
@@ -136,6 +136,8 @@ def test_names_of_clients_are_checked(tmp_path: Path) -> None:
         config = server_config(tmp_path / str(number), KINDS["table"], names)
         with pytest.raises(ConfigError, match=r"client name|must be names that differ"):
             prepare(config, tmp_path / "out", named_nodes=False)
+        with pytest.raises(ConfigError, match=r"client name|must be names that differ"):
+            prepared_simulation(config)  # `validate`, which found them valid
 
 
 def test_paths_of_the_server_are_not_in_what_clients_are_sent(kind: Kind, tmp_path: Path) -> None:
