@@ -27,7 +27,7 @@ from counterpoise.data.tables.encoder import Encoder
 from counterpoise.data.tables.identifiers import drop_key
 from counterpoise.data.tables.table import fitted_table, open_table
 from counterpoise.errors import ConfigError, DataError, RunError, listed
-from counterpoise.flower.data_form import DESCRIBED, NAME, form_text, read_form
+from counterpoise.flower.data_form import NAME, form_text, read_description, read_form
 from counterpoise.flower.messages import Hello
 from counterpoise.metrics.probe import build_probes
 from counterpoise.run.assemble import load_dataset
@@ -75,7 +75,7 @@ def server_data(experiment: Experiment, drop: Callable[[str], str] = drop_key) -
     `drop` says in notes how to leave a column out.
     """
     if experiment.data.name == NAME:
-        form = DESCRIBED.build(experiment.data.arguments, owner="data")
+        form = read_description(experiment.data.arguments)
         return ServerData(form, form.no_samples())
     if experiment.data.name == "table":
         return _server_table(experiment, drop)

@@ -248,6 +248,10 @@ def test_what_validate_refuses_is_refused_before_clients_come(
         ({"classes": ["a", "b"], "label": "risk", "words": {"city": []}}, "data.words.city"),
         ({"classes": ["a", "b"], "label": "risk", "words": {"city": ["x", "x"]}}, "data.words.city"),
         ({"classes": ["a", "b"], "shap": [4]}, "no argument 'shap'"),
+        ({"classes": ["a", "b"], "shape": []}, "data, as it is described, has no shape of a sample"),
+        ({"classes": ["a", "b"], "shape": [1] * 6}, "needs 1 to 5 sizes"),
+        ({"classes": ["a", "b"], "shape": [10**5, 10**5]}, "samples of 10,000,000,000 numbers"),
+        ({"classes": list(map(str, range(10_001))), "shape": [4]}, "needs 2 to 10,000"),
     ],
 )
 def test_a_bad_description_is_refused_before_anything_starts(
