@@ -116,7 +116,7 @@ def own_federation(data: str, reading: Mapping[str, Any], text: str, number: int
     nothing = torch.empty(0, dtype=torch.int64)
     rows, held = ([nothing] * clients for _ in range(2))
     rows[number], held[number] = train, held_out
-    test = samples.take(held_out)
+    test = samples.take(held_out if len(held_out) else train)  # that it is measured on
     return Federation(samples, test, form.classes, form.scaling, tuple(rows), tuple(held), name="own data")
 
 

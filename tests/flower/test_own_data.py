@@ -103,6 +103,19 @@ def test_a_client_may_have_one_class_of_a_table(tmp_path: Path) -> None:
     assert record["clients"][1] == [40, 0, 0]
 
 
+@pytest.mark.parametrize("scored", [True, False], ids=["scored on clients", "scored on the server"])
+def test_a_client_too_small_to_hold_anything_out_trains(scored: bool, tmp_path: Path) -> None:
+    """It was refused, in words about a key of the server's config, whether or not clients score."""
+    kind, tables = KINDS["table"], {"evaluate": {"clients": scored}, "flower": COUNTED}
+    config, files = server_config(tmp_path, kind, list(ROWS), **tables), client_files(tmp_path, kind)
+    files["b"] = kind.write(tmp_path, ["high", "low"], 3)
+    summary = Net(tmp_path, files).run(config, tmp_path / "out")
+    record = json.loads(RunFolder(tmp_path / "out").record.read_text())
+    assert record["clients"][1] == [1, 1, 0]
+    assert summary["rejected_replies"] == 0
+    assert summary["accuracy"] is not None
+
+
 def test_images_are_brought_to_the_size_and_colours_of_the_servers(tmp_path: Path) -> None:
     kind = KINDS["images"]
     config, files = server_config(tmp_path, kind, list(ROWS)), client_files(tmp_path, kind)
