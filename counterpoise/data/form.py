@@ -13,12 +13,12 @@ from torch import Tensor
 from counterpoise.data.dataset import Samples, Scaling, whole_scaling
 from counterpoise.data.faults import MAX_BYTES, MAX_CLASSES, MAX_DIMENSIONS
 from counterpoise.data.tables.encoder import Encoder
-from counterpoise.errors import DataError
+from counterpoise.errors import CounterpoiseError
 
 IMAGE_DIMENSIONS = 3  # channels, height, width
 KEYS = {"classes", "shape", "pixels", "scaling", "label", "columns"}
 
-Bad: TypeAlias = Callable[[str], DataError]  # what is wrong -> the error that says whose form it is
+Bad: TypeAlias = Callable[[str], CounterpoiseError]  # what is wrong -> the error that says whose form it is
 
 
 class DataForm(NamedTuple):
@@ -54,7 +54,7 @@ class DataForm(NamedTuple):
 
 
 def form_from_json(found: Any, bad: Bad) -> DataForm:
-    """The form of untrusted JSON; a DataError where it is not one."""
+    """The form of untrusted JSON; the error that `bad` makes where it is not one."""
     if not isinstance(found, dict) or set(found) != KEYS:
         raise bad(f"has other parts; needs {', '.join(sorted(KEYS))}")
     classes, shape = _classes(found["classes"], bad), _shape(found["shape"], bad)
@@ -84,7 +84,7 @@ def _classes(given: Any, bad: Bad) -> tuple[str, ...]:
 def _shape(given: Any, bad: Bad) -> tuple[int, ...]:
     whole = isinstance(given, list) and 0 < len(given) < MAX_DIMENSIONS
     if not whole or not all(type(size) is int and 0 < size <= MAX_BYTES for size in given):
-        raise bad("has no shape of a sample")
+        raise bad(f"has no shape of a sample; needs 1 to {MAX_DIMENSIONS - 1} sizes, each 1 or more")
     if math.prod(given) > MAX_BYTES:
         raise bad(f"has samples of {math.prod(given):,} numbers; at most {MAX_BYTES:,}")
     return tuple(given)

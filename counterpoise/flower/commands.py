@@ -52,7 +52,7 @@ def up(
 
     Without an experiment, the run in the folder is resumed.
     """
-    ready = prepare(experiment, out, named_nodes=True)
+    ready = prepare(experiment, out, named_nodes=True, local=True)
     certs = make_certs(ready.folder.path / "certs", ready.names)
     with _served(ready, Endpoint("127.0.0.1", 0, certs)) as (grid, endpoint):
         clients = [local_client(ready, endpoint, name) for name in ready.names]
@@ -79,7 +79,7 @@ def simulate(
     """The run in Flower's simulation, with clients as Ray tasks on this machine."""
     from counterpoise.flower.simulated import simulation
 
-    ready = prepare(experiment, out, named_nodes=False)
+    ready = prepare(experiment, out, named_nodes=False, local=True)
     root, weights = ready.experiment.data.root, ready.experiment.model.weights
     nodes = simulation(ready.settings, ready.folder.path, len(ready.names), root, weights)
     with resumable(RunFolder(ready.out)), _logged(ready.folder), nodes as grid:
@@ -119,8 +119,11 @@ def _refuse_without_federation(experiment: Experiment) -> None:
         )
 
 
-def prepare(experiment: Experiment | None, out: Path, named_nodes: bool) -> Prepared:
-    """Check everything that can be checked before clients come, then write their settings."""
+def prepare(experiment: Experiment | None, out: Path, named_nodes: bool, local: bool = False) -> Prepared:
+    """Check everything that can be checked before clients come, then write their settings.
+
+    `local`: the command starts the clients, which have shares of the experiment's data and no files of their own.
+    """
     place, folder = RunFolder(out), JobFolder(out)
     resume = experiment is None
     if experiment is None:
@@ -129,6 +132,10 @@ def prepare(experiment: Experiment | None, out: Path, named_nodes: bool) -> Prep
         experiment = _as_started(place, folder)
     else:
         place.check_free()
+    if local and experiment.flower.clients:
+        raise ConfigError(
+            "flower.clients must be left out where the clients are started by this command: they would have no data of their own; use `counterpoise flower server` and `flower client --data`"
+        )
     experiment = check_before_clients(experiment)
     count, form = _count_clients(experiment)
     folder.open(resume)
@@ -144,6 +151,10 @@ def check_before_clients(experiment: Experiment) -> Experiment:
             f"model.name = {short(experiment.model.name)} names code, which clients do not run for a server; use a model of `counterpoise ls models`, or a plugin that each of them installs"
         )
     _refuse_without_federation(experiment)
+    if names := experiment.flower.clients:
+        if len({check_name(name) for name in names}) < len(names):
+            raise ConfigError(f"flower.clients must be names that differ, not {short(names)}")
+        refuse_unused_keys(experiment)
     return replace(experiment, engine=replace(experiment.engine, name="flower"))
 
 
@@ -163,11 +174,8 @@ def _as_started(place: RunFolder, folder: JobFolder) -> Experiment:
 
 def _count_clients(experiment: Experiment) -> tuple[int, str]:
     """The number of clients, and the form of their data where they have their own."""
-    names = experiment.flower.clients
-    if names:
-        if len({check_name(name) for name in names}) < len(names):
-            raise ConfigError(f"flower.clients must be names that differ, not {short(names)}")
-        refuse_unused_keys(experiment)
+    if names := experiment.flower.clients:
+        prepared_simulation(experiment)
         return len(names), describe_form(experiment)
     federation = load_federation(experiment)
     work = build_workplace(experiment, federation)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from counterpoise.data.dataset import Scaling, no_scaling, pixel_scaling, whole_scaling
@@ -118,6 +119,12 @@ def _is_number(value: Any) -> bool:
 
 
 DESCRIBED = Entry(NAME, described)
+
+
+def read_description(arguments: Mapping[str, Any]) -> DataForm:
+    """The form that a config describes, if clients will take it."""
+    form = DESCRIBED.build(arguments, owner="data")
+    return form_from_json(form.to_json(), lambda words: ConfigError(f"data, as it is described, {words}"))
 
 
 def to_config(form: DataForm) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from counterpoise.data.tables.encoder import Encoder
 from counterpoise.data.tables.identifiers import drop_key
 from counterpoise.data.tables.table import fitted_table, open_table
 from counterpoise.errors import ConfigError, DataError, RunError, listed
-from counterpoise.flower.data_form import DESCRIBED, NAME, form_text, read_form
+from counterpoise.flower.data_form import NAME, form_text, read_description, read_form
 from counterpoise.flower.messages import Hello
 from counterpoise.metrics.probe import build_probes
 from counterpoise.run.assemble import load_dataset
@@ -75,7 +75,7 @@ def server_data(experiment: Experiment, drop: Callable[[str], str] = drop_key) -
     `drop` says in notes how to leave a column out.
     """
     if experiment.data.name == NAME:
-        form = DESCRIBED.build(experiment.data.arguments, owner="data")
+        form = read_description(experiment.data.arguments)
         return ServerData(form, form.no_samples())
     if experiment.data.name == "table":
         return _server_table(experiment, drop)
@@ -116,7 +116,7 @@ def own_federation(data: str, reading: Mapping[str, Any], text: str, number: int
     nothing = torch.empty(0, dtype=torch.int64)
     rows, held = ([nothing] * clients for _ in range(2))
     rows[number], held[number] = train, held_out
-    test = samples.take(held_out)
+    test = samples.take(held_out if len(held_out) else train)  # that it is measured on
     return Federation(samples, test, form.classes, form.scaling, tuple(rows), tuple(held), name="own data")
 
 
@@ -209,7 +209,6 @@ def greeted_federation(experiment: Experiment, text: str, hellos: Sequence[Hello
 
 def foreseen_federation(experiment: Experiment) -> GreetedFederation:
     """Before anybody has connected: clients of one sample each, and of each class one."""
-    refuse_unused_keys(experiment)
     hellos = [Hello(name, 1, 1, share="", surveys={}) for name in experiment.flower.clients]
     foreseen = greeted_federation(experiment, describe_form(experiment), hellos)
     return replace(foreseen, total=torch.ones(len(foreseen.classes), dtype=torch.int64))

@@ -68,6 +68,7 @@ def _is_plain(layer: nn.Conv2d) -> bool:
         and layer.dilation == (1, 1)
         and layer.padding_mode == "zeros"
         and not isinstance(layer.padding, str)
+        and not (layer._forward_pre_hooks or layer._forward_hooks)  # a converted layer would not call them
     )
 
 

@@ -92,7 +92,7 @@ def adapt_model(
     def adapt(module: nn.Module) -> nn.Module:
         return method.adapt(freeze(exchange_head(module, head), patterns)).to(*place)
 
-    own = deepcopy(module)
+    own = _copied(module)
     known = set(own.modules())
     try:
         adapted = adapt(own)
@@ -105,6 +105,17 @@ def adapt_model(
     for layer in [adapted] if draw_parameters else [one for one in adapted.modules() if one not in known]:
         initialise(layer, stream)
     return freeze(adapted, patterns)
+
+
+def _copied(module: nn.Module) -> nn.Module:
+    try:
+        return deepcopy(module)
+    except RuntimeError as error:
+        if "graph leaves" not in str(error):
+            raise
+        raise ConfigError(
+            "model: it keeps tensors that were computed from parameters and cannot be copied, as torch.nn.utils.weight_norm does; take torch.nn.utils.parametrizations.weight_norm"
+        ) from error
 
 
 def weights_file(given: str | Path) -> Path:

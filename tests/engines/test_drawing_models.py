@@ -196,6 +196,12 @@ class Named(nn.Module):
         return {"tuple": (logits, x), "dict": {"logits": logits}, "text": "logits"}[self.kind]
 
 
+def old_weight_norm() -> nn.Module:
+    """Deprecated, and found in many networks."""
+    with pytest.warns(FutureWarning):
+        return nn.utils.weight_norm(nn.Linear(5, 4))
+
+
 @pytest.mark.parametrize(
     ("model", "said"),
     [
@@ -208,8 +214,9 @@ class Named(nn.Module):
         (nn.Linear(6, 4), r"a batch \[2, 5\] of torch.float64 cannot go through it: RuntimeError"),
         (nn.LazyLinear(4), "layer 'weight' is lazy"),
         (Named("text"), "output must be a tensor of logits.*not str"),
+        (old_weight_norm(), "cannot be copied, as torch.nn.utils.weight_norm does"),
     ],
-    ids=["noise", "too few", "shape", "input", "lazy", "type"],
+    ids=["noise", "too few", "shape", "input", "lazy", "type", "weight norm"],
 )
 def test_what_does_not_fit_is_told_in_one_line_before_round_0(model: nn.Module, said: str) -> None:
     with pytest.raises(ConfigError, match=said) as caught:

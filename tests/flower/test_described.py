@@ -122,11 +122,8 @@ def test_columns_that_name_people_or_clients_are_left_out(
     left_out = ["--client", "hospital", "--drop", "patient_id"]
     words, note = described(capsys, patients, "--label", "outcome", *left_out)
     assert (words["words"], list(words["numbers"]), note) == ({}, ["age"], "")
-    words, _ = (
-        described(capsys, patients, "--label", "outcome", *left_out, "--drop", "age", "--client", "x")
-        if False
-        else described(capsys, patients, "--label", "outcome", "--drop", "patient_id", "--drop", "age")
-    )
+    dropped = ["--drop", "patient_id", "--drop", "age"]
+    words, _ = described(capsys, patients, "--label", "outcome", *dropped)
     assert (list(words["words"]), words["numbers"]) == (["hospital"], {})
 
 
@@ -204,6 +201,24 @@ def test_what_cannot_be_done_to_data_of_clients_is_refused_before_they_come(
 
 
 @pytest.mark.parametrize(
+    ("table", "given", "words"),
+    [
+        ("cohort", {"size": 3}, "cohort.size must be at most 2, the number of clients"),
+        ("evaluate", {"recall_weights": [1.0, 2.0]}, "evaluate.recall_weights must have 3 numbers"),
+    ],
+)
+def test_what_validate_refuses_is_refused_before_clients_come(
+    table: str, given: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    """The server waited for all clients first."""
+    tables = server_config(tmp_path, KINDS["table"], list(ROWS)).tables()
+    config = make_experiment({**tables, table: {**tables[table], **given}})
+    with pytest.raises(ConfigError, match=words):
+        prepare(config, tmp_path / "out", named_nodes=False)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
     ("data", "words"),
     [
         ({"classes": ["a"], "shape": [4]}, "data.classes"),
@@ -233,6 +248,10 @@ def test_what_cannot_be_done_to_data_of_clients_is_refused_before_they_come(
         ({"classes": ["a", "b"], "label": "risk", "words": {"city": []}}, "data.words.city"),
         ({"classes": ["a", "b"], "label": "risk", "words": {"city": ["x", "x"]}}, "data.words.city"),
         ({"classes": ["a", "b"], "shap": [4]}, "no argument 'shap'"),
+        ({"classes": ["a", "b"], "shape": []}, "data, as it is described, has no shape of a sample"),
+        ({"classes": ["a", "b"], "shape": [1] * 6}, "needs 1 to 5 sizes"),
+        ({"classes": ["a", "b"], "shape": [10**5, 10**5]}, "samples of 10,000,000,000 numbers"),
+        ({"classes": list(map(str, range(10_001))), "shape": [4]}, "needs 2 to 10,000"),
     ],
 )
 def test_a_bad_description_is_refused_before_anything_starts(

@@ -124,6 +124,18 @@ def test_a_bad_experiment_is_refused_before_anything_starts(file: Path, tmp_path
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("command", ["up", "simulate"])
+def test_clients_that_bring_their_own_data_are_not_started_without_it(
+    command: str, file: Path, tmp_path: Path
+) -> None:
+    """They were started, could not read data that nobody gave them, and the server waited for them."""
+    with pytest.raises(
+        ConfigError, match=r"flower\.clients must be left out .* `counterpoise flower server`"
+    ):
+        call("flower", command, file, 'flower.clients=["a", "b"]', "--out", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_stopped_run_says_how_to_go_on(tmp_path: Path) -> None:
     embedded_sha(experiment("fedavg", 1), tmp_path / "out")
     (tmp_path / "out" / "flower").mkdir()

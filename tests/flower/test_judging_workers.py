@@ -110,12 +110,16 @@ LIES: dict[str, Callable[[Tree], Tree]] = {
 }
 
 
+REFUSED_AS = {"fractions": "dtype", "not a number": "finite"}
+
+
 @pytest.mark.parametrize("lie", LIES)
 def test_counts_that_cannot_be_true_equal_no_answer(
     lie: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert distance(_round(tmp_path, LIES[lie]).to_tree(), _without_worker().to_tree()) == 0
     assert "client 4: what it measured is not used" in caplog.text
+    assert f"({REFUSED_AS.get(lie, 'counts')})" in caplog.text  # which said that records were missing
 
 
 def test_honest_counts_and_possible_inventions_are_used(

@@ -19,7 +19,7 @@ from own_files import CENTRES, CLASSES, KINDS, ROWS, SECRET, Kind, client_files,
 from PIL import Image
 
 from counterpoise.errors import ConfigError, DataError, RunError
-from counterpoise.flower.commands import prepare
+from counterpoise.flower.commands import prepare, prepared_simulation
 from counterpoise.flower.own_data import describe_form, own_federation
 from counterpoise.flower.refusal import CLIENT_FAILED
 from counterpoise.run.store.folder import RunFolder
@@ -103,6 +103,19 @@ def test_a_client_may_have_one_class_of_a_table(tmp_path: Path) -> None:
     assert record["clients"][1] == [40, 0, 0]
 
 
+@pytest.mark.parametrize("scored", [True, False], ids=["scored on clients", "scored on the server"])
+def test_a_client_too_small_to_hold_anything_out_trains(scored: bool, tmp_path: Path) -> None:
+    """It was refused, in words about a key of the server's config, whether or not clients score."""
+    kind, tables = KINDS["table"], {"evaluate": {"clients": scored}, "flower": COUNTED}
+    config, files = server_config(tmp_path, kind, list(ROWS), **tables), client_files(tmp_path, kind)
+    files["b"] = kind.write(tmp_path, ["high", "low"], 3)
+    summary = Net(tmp_path, files).run(config, tmp_path / "out")
+    record = json.loads(RunFolder(tmp_path / "out").record.read_text())
+    assert record["clients"][1] == [1, 1, 0]
+    assert summary["rejected_replies"] == 0
+    assert summary["accuracy"] is not None
+
+
 def test_images_are_brought_to_the_size_and_colours_of_the_servers(tmp_path: Path) -> None:
     kind = KINDS["images"]
     config, files = server_config(tmp_path, kind, list(ROWS)), client_files(tmp_path, kind)
@@ -136,6 +149,8 @@ def test_names_of_clients_are_checked(tmp_path: Path) -> None:
         config = server_config(tmp_path / str(number), KINDS["table"], names)
         with pytest.raises(ConfigError, match=r"client name|must be names that differ"):
             prepare(config, tmp_path / "out", named_nodes=False)
+        with pytest.raises(ConfigError, match=r"client name|must be names that differ"):
+            prepared_simulation(config)  # `validate`, which found them valid
 
 
 def test_paths_of_the_server_are_not_in_what_clients_are_sent(kind: Kind, tmp_path: Path) -> None:

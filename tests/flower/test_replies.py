@@ -19,12 +19,19 @@ from local_grid import FIRST_NODE, LocalGrid, over_flower, seats_of
 
 from counterpoise.core.codec import digest
 from counterpoise.core.method import PARTS, MethodSpec
+from counterpoise.flower.refusal import REASONS
 from counterpoise.flower.roster import Roster
 from counterpoise.flower.server import RoundPolicy
 from counterpoise.run.simulation import Simulation
 from counterpoise.server.state import Outcome, ServerState
 
 COHORT, BAD = (0, 1, 2, 4), 2
+
+
+def test_the_page_lists_all_words_of_refusals() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "flower.md").read_text()
+    listed = page.partition("exactly the effect of no reply:\n\n")[2].partition("\n\n")[0]
+    assert listed.replace("`", "").split() == list(REASONS)
 
 
 def aggregation_rules() -> list[MethodSpec]:

@@ -47,6 +47,15 @@ def test_other_convolutions_stay_as_they_are(options: dict[str, object]) -> None
     assert type(by_patches(module)[0]) is nn.Conv2d
 
 
+def test_a_convolution_with_hooks_keeps_them() -> None:
+    """A compiled step trained another network: without what hooks do to inputs and outputs."""
+    module = nn.Sequential(nn.Conv2d(2, 4, 3), nn.Conv2d(4, 4, 3))
+    module[0].register_forward_hook(lambda layer, given, found: 2 * found)
+    module[1].register_forward_pre_hook(lambda layer, given: (given[0] + 1,))
+    x = torch.randn(3, 2, 8, 8, generator=torch.Generator().manual_seed(1))
+    assert torch.equal(by_patches(module)(x), module(x))
+
+
 def test_names_and_values_of_parameters_stay_and_the_module_is_not_touched() -> None:
     module = MODELS.build("resnet8", {"norm": "group", "width": 4})((3, 8, 8), 5)
     patched = by_patches(module)
