@@ -23,7 +23,7 @@ from counterpoise.results.results import read_runs
 from counterpoise.run.store.folder import SWEEP, RunFolder
 from counterpoise.sweep.execute import Event, one_by_one, share_out
 from counterpoise.sweep.foreseen import edge_notes
-from counterpoise.sweep.jobs import Job, check_folders, expand, given_up, is_over, result_of
+from counterpoise.sweep.jobs import Job, check_folders, check_scores, expand, given_up, is_over, result_of
 from counterpoise.sweep.orders import Group, group, order
 from counterpoise.sweep.sweep import Sweep, load_sweep, write_sweep
 from counterpoise.sweep.tune import Tuned, choose_settings, jobs_of, searches_of
@@ -87,6 +87,7 @@ def run_sweep(sweep: Sweep, out: Path, execution: Execution, show: Show = lambda
     """Run what is missing, then write tables and report; the same call continues after any stop."""
     searches = searches_of(sweep)
     first = expand(sweep)  # an invalid sweep is refused here, before anything is written
+    check_scores(sweep, first)
     with hold_folder(out):
         check_folders([*jobs_of(searches), *(first if sweep.tune is None else ())], out)
         write_atomically(out / SWEEP, write_sweep(sweep).encode())
