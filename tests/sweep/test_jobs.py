@@ -21,7 +21,7 @@ from counterpoise.results.repeats import overlaps
 from counterpoise.results.results import read_result
 from counterpoise.run.assemble import assemble, fingerprint, load_federation
 from counterpoise.run.runner import start
-from counterpoise.run.store.folder import SWEEP
+from counterpoise.run.store.folder import ADVICE, SWEEP
 from counterpoise.sweep.estimate import plan_sweep
 from counterpoise.sweep.jobs import Job, check_folders, expand, is_done
 from counterpoise.sweep.specs import as_name, flat_grid, merge, put
@@ -145,6 +145,16 @@ def test_a_run_and_a_sweep_do_not_share_a_folder(tmp_path: Path) -> None:
     (tmp_path / "sweep" / SWEEP).write_text("")
     with pytest.raises(ConfigError, match="holds a sweep"):
         start(job.experiment, tmp_path / "sweep")
+
+
+def test_neither_a_run_nor_a_sweep_takes_the_folder_of_advice(tmp_path: Path) -> None:
+    """After a run in it the advice could not go on; a sweep wrote its page over that of the advice."""
+    (tmp_path / ADVICE).write_text("{}")
+    with pytest.raises(ConfigError, match="holds advice"):
+        start(expand(tiny_sweep())[0].experiment, tmp_path)
+    with pytest.raises(ConfigError, match="holds advice"):
+        run_here(tiny_sweep(), tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [ADVICE]
 
 
 @pytest.mark.parametrize("table", ["table", "tune"])
