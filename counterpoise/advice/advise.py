@@ -27,6 +27,7 @@ from counterpoise.errors import ConfigError, short
 from counterpoise.results.recommendation import Recommendation
 from counterpoise.run.config.experiment import Experiment
 from counterpoise.run.learned import learned_in
+from counterpoise.run.store.folder import ADVICE
 from counterpoise.sweep.run import Execution, hold_folder
 from counterpoise.sweep.workers import WorkerPool
 
@@ -85,8 +86,8 @@ def advise_on(
     show: Show,
 ) -> Found:
     """Race the candidates within the minutes; the same call goes on after any stop."""
-    with hold_folder(out), WorkerPool(execution.processes) as pool:
-        memory = Memory(out / "advice.json", outlook.goal.name, minutes)
+    with hold_folder(out, ADVICE), WorkerPool(execution.processes) as pool:
+        memory = Memory(out / ADVICE, outlook.goal.name, minutes)
         if execution.on == "local" and execution.processes > 1 and not memory.planned:
             pool.start()
         clock = Clock(60 * minutes, memory.spent)

@@ -60,7 +60,8 @@ def list_runs(folder: Path, as_json: bool, sort: str | None = None, best: bool =
     if ordered:
         _print_groups(ordered, found, wide_console())
     else:
-        typer.echo(f"no finished run in {folder}" if found else f"no run in {folder}")
+        which = f"finished run with the score {score}" if found else "run"
+        typer.echo(f"no {which} in {folder}")
     if best and ordered:
         typer.echo(BEST.format(find(score).short), err=True)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -72,6 +71,21 @@ def _on_stopped(runs: Runs) -> Iterator[str]:
             yield f"{method}{on_problem(problem)}: {len(rounds)} of {len(by_seed)} runs stopped early, after {span} rounds."
 
 
+def _on_versions(runs: Runs) -> Iterator[str]:
+    """Seeds of one method that ran with other code: their mean is of two things."""
+    for (problem, method), by_seed in runs.items():
+        versions = {seed: by_seed[seed].record.get("versions", {}) for seed in sorted(by_seed)}
+        every = sorted({name for one in versions.values() for name in one})
+        # What some seeds ran without, such as a plugin installed later, had no part in this method
+        names = [name for name in every if len({one[name] for one in versions.values() if name in one}) > 1]
+        alike: dict[tuple[str | None, ...], list[int]] = {}
+        for seed, one in versions.items():
+            alike.setdefault(tuple(one.get(name) for name in names), []).append(seed)
+        if len(alike) > 1:
+            seeds = " and ".join(f"seed {', '.join(map(str, ours))}" for ours in alike.values())
+            yield f"{method}{on_problem(problem)}: {seeds} ran with different versions of {listed(names)}."
+
+
 def _on_collapsed(runs: Runs) -> Iterator[str]:
     """Runs that ended far below what they had reached or the other seeds have, or that answer nearly every sample with one class."""
     for (problem, method), by_seed in runs.items():
@@ -83,19 +97,6 @@ def _on_collapsed(runs: Runs) -> Iterator[str]:
 
 def _end(run: RunResult) -> float | None:
     return run.scored[-1].get("balanced_accuracy") if run.scored else None
-
-
-def _on_versions(runs: Runs) -> Iterator[str]:
-    """Seeds of one method that ran with other code: their mean is of two things."""
-    for (problem, method), by_seed in runs.items():
-        found: dict[str, list[int]] = {}
-        for seed, run in by_seed.items():
-            found.setdefault(json.dumps(run.record.get("versions", {}), sort_keys=True), []).append(seed)
-        if len(found) > 1:
-            every = [json.loads(one) for one in found]
-            names = {name for one in every for name in one if len({other.get(name) for other in every}) > 1}
-            seeds = " and ".join(f"seed {', '.join(map(str, ours))}" for ours in found.values())
-            yield f"{method}{on_problem(problem)}: {seeds} ran with different versions of {listed(sorted(names))}."
 
 
 def _left_behind(seed: int, ends: Mapping[int, float]) -> str:

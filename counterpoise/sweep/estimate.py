@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 from counterpoise.run.assemble import assemble, load_federation
 from counterpoise.run.store.folder import RunFolder
 from counterpoise.server.cohort import Cohort
-from counterpoise.sweep.jobs import Job, expand, has_begun, is_done
+from counterpoise.sweep.jobs import Job, check_scores, expand, has_begun, is_done
 from counterpoise.sweep.sweep import Sweep
 from counterpoise.sweep.tune import jobs_of, searches_of
 
@@ -34,6 +34,7 @@ class DryRun(NamedTuple):
 def plan_sweep(sweep: Sweep, out: Path) -> DryRun:
     """The runs and their states; nothing is written."""
     jobs = [*jobs_of(searches_of(sweep)), *expand(sweep)]
+    check_scores(sweep, jobs)
     states = [_state(job, out) for job in jobs]
     todo = [job for job, state in zip(jobs, states, strict=True) if state != "done"]
     return DryRun(jobs, states, estimate_seconds(todo))

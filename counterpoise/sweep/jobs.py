@@ -56,21 +56,18 @@ class Problem(NamedTuple):
 def expand(sweep: Sweep, chosen: Mapping[tuple[str, str], Setting] | None = None) -> list[Job]:
     """The runs of a sweep, seed by seed; `chosen`: settings found by tuning, by method and problem."""
     chosen = chosen or {}
-    jobs = name_apart(
+    return name_apart(
         make_job(entry, cut, seed, chosen.get((entry.name, problem.name), {}))
         for problem in problems_of(sweep)
         for seed in sweep.seeds
         for cut in [repeat(problem, sweep, seed)]
         for entry in sweep.methods
     )
-    check_scores(sweep, jobs)
-    return jobs
 
 
 def check_scores(sweep: Sweep, jobs: Sequence[Job]) -> None:
-    """Refuse to compare by a score that some run will not have, before any has begun."""
-    scores = {"table.score": sweep.table.score} | ({"tune.score": sweep.tune.score} if sweep.tune else {})
-    for (key, score), job in itertools.product(scores.items(), jobs):
+    """Refuse to run what is judged by a score that some run will not have; what has run may be read by any score."""
+    for (key, score), job in itertools.product(sweep.scores.items(), jobs):
         given = {"positive": job.experiment.data.positive, "threshold": job.experiment.evaluate.threshold}
         kind = score.partition("_")[0]
         if given.get(kind, score) is None:

@@ -20,10 +20,10 @@ from counterpoise.report.render import write_tables
 from counterpoise.results.comparison import Comparison
 from counterpoise.results.labels import Labels
 from counterpoise.results.results import read_runs
-from counterpoise.run.store.folder import SWEEP, RunFolder
+from counterpoise.run.store.folder import SWEEP, RunFolder, check_alone
 from counterpoise.sweep.execute import Event, one_by_one, share_out
 from counterpoise.sweep.foreseen import edge_notes
-from counterpoise.sweep.jobs import Job, check_folders, expand, given_up, is_over, result_of
+from counterpoise.sweep.jobs import Job, check_folders, check_scores, expand, given_up, is_over, result_of
 from counterpoise.sweep.orders import Group, group, order
 from counterpoise.sweep.sweep import Sweep, load_sweep, write_sweep
 from counterpoise.sweep.tune import Tuned, choose_settings, jobs_of, searches_of
@@ -87,7 +87,8 @@ def run_sweep(sweep: Sweep, out: Path, execution: Execution, show: Show = lambda
     """Run what is missing, then write tables and report; the same call continues after any stop."""
     searches = searches_of(sweep)
     first = expand(sweep)  # an invalid sweep is refused here, before anything is written
-    with hold_folder(out):
+    check_scores(sweep, first)
+    with hold_folder(out, SWEEP):
         check_folders([*jobs_of(searches), *(first if sweep.tune is None else ())], out)
         write_atomically(out / SWEEP, write_sweep(sweep).encode())
         with WorkerPool(execution.processes) as pool:
@@ -135,12 +136,9 @@ def _given_up(jobs: Sequence[Job], out: Path) -> Failures:
 
 
 @contextmanager
-def hold_folder(out: Path) -> Iterator[None]:
-    """Lock the sweep's folder: one sweep at a time, and no run in the same place."""
-    if RunFolder(out).holds_run():
-        raise ConfigError(
-            f"{out} holds a run, whose pictures would be overwritten; name another folder with --out"
-        )
+def hold_folder(out: Path, own: str) -> Iterator[None]:
+    """Lock the folder of a sweep or of advice, as the file `own` says: one at a time, and nothing else in the same place."""
+    check_alone(out, own)
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -84,6 +84,11 @@ class Sweep(Settings):
     tune: Annotated[Tune | None, "without it, methods run as given"] = None
     table: TableOptions = field(default_factory=TableOptions)
 
+    @property
+    def scores(self) -> dict[str, str]:
+        """The scores that runs are judged by, by the key that names them."""
+        return {"table.score": self.table.score} | ({"tune.score": self.tune.score} if self.tune else {})
+
 
 def load_sweep(path: Path, overrides: Iterable[str] = ()) -> Sweep:
     """The sweep of a sweep's folder, with overrides applied; paths are taken as they are."""
@@ -170,8 +175,7 @@ def check_sweep(sweep: Sweep) -> None:
         )
     if sweep.vary and sweep.problems:
         raise ConfigError("vary and problems must not both be given")
-    scores = {"table.score": sweep.table.score} | ({"tune.score": sweep.tune.score} if sweep.tune else {})
-    for key, score in scores.items():
+    for key, score in sweep.scores.items():
         if score not in (known := comparable()):
             raise ConfigError(f"{key}: no score {short(score)}; {legal_words(score, known)}")
     names = [entry.name for entry in sweep.methods]

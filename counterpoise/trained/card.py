@@ -78,8 +78,7 @@ def _scores(run: LoadedRun) -> list[str]:
     """The scores of this model, and over all seeds of the same experiment that lie beside it."""
     others = seeds_beside(run.result)
     known = [key for key in headline() if run.summary.get(key) is not None]
-    tested = sum(map(sum, run.summary.get("confusion", []))) or None
-    size = f" of {tested:,} samples" if tested else ""
+    size = f" of {run.test_samples:,} samples" if run.test_samples else ""
     where = f"on {scored_on(run.summary)}{size}"
     where += "" if run.decision is None else f", for {BY_PROBABILITY} as the answer, without the threshold"
     if len(others) < 2:

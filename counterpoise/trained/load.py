@@ -51,6 +51,12 @@ class LoadedRun(RunOutcome):
     def classes(self) -> tuple[str, ...]:
         return tuple(self.result.record["data"]["classes"])
 
+    @property
+    def test_samples(self) -> int:
+        """Samples of the test set; of records of older versions, which do not tell, those whose answers were counted."""
+        counted = sum(map(sum, self.summary.get("confusion", [])))
+        return int(self.result.record["data"].get("test_samples", counted))
+
     @cached_property
     def experiment(self) -> Experiment:
         return make_experiment(self.result.config, str(self._folder.config))

@@ -84,8 +84,7 @@ def _trained_on(run: LoadedRun, path: Path, samples: int) -> bool:
         return False
     files = run.result.record["data"]["files"]
     known = {digest for name, digest in files.items() if not name.startswith(TEST_FILE)}
-    tested = sum(map(sum, run.summary.get("confusion", [])))
-    return (is_table(path) or 0 < tested < samples) and sha256_of(path) in known
+    return (is_table(path) or 0 < run.test_samples < samples) and sha256_of(path) in known
 
 
 def write_predictions(predicted: Predicted, path: Path) -> None:

@@ -261,6 +261,14 @@ def test_bad_options_are_refused_in_one_line(options: list[str], words: list[str
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(("file", "what"), [("config.toml", "a run"), ("sweep.toml", "a sweep")])
+def test_advice_takes_no_folder_of_something_else(file: str, what: str, tmp_path: Path) -> None:
+    """In that of a sweep it wrote over the report."""
+    (tmp_path / file).write_text("")
+    with pytest.raises(ConfigError, match=f"holds {what}, whose pictures or report would be overwritten"):
+        ask(blobs(), tmp_path)
+
+
 def test_what_is_no_federation_is_refused_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="federation must be a Federation"):
         cp.advise([1, 2], out=tmp_path)  # type: ignore[arg-type]

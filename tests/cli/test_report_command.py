@@ -44,6 +44,18 @@ def test_options_come_before_those_of_the_sweep(swept: Path, tmp_path: Path) -> 
     assert page != (swept / "report.html").read_text()
 
 
+def test_a_sweep_is_read_by_a_score_that_only_one_problem_has(tmp_path: Path) -> None:
+    """It was refused as if runs were to begin, with a key that nobody had written."""
+    rows = "".join(f"{k % 7},{'yes' if k % 3 else 'no'}\n" for k in range(60))
+    (tmp_path / "own.csv").write_text(f"age,sick\n{rows}")
+    own = {"name": "table", "path": str(tmp_path / "own.csv"), "label": "sick", "positive": "no"}
+    run_here(
+        tiny_sweep(problems=[{"name": "own", "data": own}, {"name": "digits"}], seeds=1), tmp_path / "out"
+    )
+    assert call("report", tmp_path / "out", "--score", "positive_f1").code == 0
+    assert_refused(call("report", tmp_path / "out", "--score", "threshold_f1"), 2, "no run has the score")
+
+
 def test_a_folder_that_cannot_be_read_is_left_out_of_a_report(
     swept: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -46,6 +46,28 @@ def test_seeds_that_ran_with_other_code_are_named() -> None:
     )
 
 
+def test_a_plugin_that_only_later_seeds_had_made_no_difference() -> None:
+    """It was called a different version, though a method that needs it would not have run without."""
+    known: list[dict[str, str]] = [{"torch": "2"}, {"torch": "2", "other.py": "4965"}]
+    runs = [
+        run._replace(record=run.record | {"versions": versions})
+        for run, versions in zip([_counted(seed, SOUND) for seed in range(2)], known, strict=True)
+    ]
+    assert compare_results(runs).notes == ()
+
+
+def test_seeds_with_other_code_are_listed_in_order() -> None:
+    """Folders are read by name, where seed 10 comes before seed 2."""
+    runs = [_counted(seed, SOUND) for seed in (10, 2, 3)]
+    runs = [
+        run._replace(record=run.record | {"versions": {"torch": "2.1" if run.seed == 3 else "2.0"}})
+        for run in runs
+    ]
+    assert compare_results(runs).notes == (
+        "fedavg: seed 2, 10 and seed 3 ran with different versions of torch.",
+    )
+
+
 def test_a_class_without_test_samples_is_not_missed() -> None:
     assert compare_results([_counted(0, [[5, 4, 0], [1, 8, 0], [0, 0, 0]])]).notes == ()
 

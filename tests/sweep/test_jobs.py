@@ -21,7 +21,8 @@ from counterpoise.results.repeats import overlaps
 from counterpoise.results.results import read_result
 from counterpoise.run.assemble import assemble, fingerprint, load_federation
 from counterpoise.run.runner import start
-from counterpoise.run.store.folder import SWEEP
+from counterpoise.run.store.folder import ADVICE, SWEEP
+from counterpoise.sweep.estimate import plan_sweep
 from counterpoise.sweep.jobs import Job, check_folders, expand, is_done
 from counterpoise.sweep.specs import as_name, flat_grid, merge, put
 
@@ -146,13 +147,27 @@ def test_a_run_and_a_sweep_do_not_share_a_folder(tmp_path: Path) -> None:
         start(job.experiment, tmp_path / "sweep")
 
 
+def test_neither_a_run_nor_a_sweep_takes_the_folder_of_advice(tmp_path: Path) -> None:
+    """After a run in it the advice could not go on; a sweep wrote its page over that of the advice."""
+    (tmp_path / ADVICE).write_text("{}")
+    with pytest.raises(ConfigError, match="holds advice"):
+        start(expand(tiny_sweep())[0].experiment, tmp_path)
+    with pytest.raises(ConfigError, match="holds advice"):
+        run_here(tiny_sweep(), tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [ADVICE]
+
+
 @pytest.mark.parametrize("table", ["table", "tune"])
 @pytest.mark.parametrize("score", ["positive_f1", "threshold_recall"])
-def test_a_score_that_no_run_will_have_is_refused_before_any(table: str, score: str) -> None:
+def test_a_score_that_no_run_will_have_is_refused_before_any(table: str, score: str, tmp_path: Path) -> None:
     """All runs were trained first."""
     tune = {"tune": {"grid": {"local.lr": [0.1]}}} if table == "tune" else {}
-    with pytest.raises(ConfigError, match=f"{table}.score = {score} needs"):
-        expand(tiny_sweep(**{**tune, table: {**tune.get("tune", {}), "score": score}}))
+    base = {"data": {"name": "digits", "validation": 0.2}}
+    sweep = tiny_sweep(base=base, **{**tune, table: {**tune.get("tune", {}), "score": score}})
+    for begin in (run_here, plan_sweep):
+        with pytest.raises(ConfigError, match=f"{table}.score = {score} needs"):
+            begin(sweep, tmp_path)
+    assert not [*tmp_path.iterdir()]
 
 
 def test_choices_left_open_agree_with_what_a_run_settled(tmp_path: Path) -> None:

@@ -169,3 +169,10 @@ def test_best_goes_with_runs_alone(runs: Path, tmp_path: Path) -> None:
 def test_runs_are_sorted_by_file(runs: Path) -> None:
     told = read_strictly(call("ls", "runs", runs, "--json", "--sort", "file").out)
     assert [run["file"] for run in told] == [None] * 4 + ["tiny.toml"] * 3
+
+
+def test_a_score_that_no_run_has_is_not_called_a_lack_of_finished_runs(tmp_path: Path) -> None:
+    experiment = write_tiny(tmp_path, "rounds=1", "data.imbalance=1.0")
+    assert call("run", experiment, "--out", tmp_path / "run").code == 0
+    said = call("ls", "runs", tmp_path, "--best", "--sort", "tail").out
+    assert said == f"no finished run with the score tail in {tmp_path}\n"

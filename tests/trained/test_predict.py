@@ -20,6 +20,7 @@ from counterpoise.data.prepare import load_data, pack_federation, split_federati
 from counterpoise.data.root import find_file
 from counterpoise.data.tables.delimited import read_lines
 from counterpoise.errors import DataError
+from counterpoise.run.summary import MOST_CLASSES
 from counterpoise.trained.predict import predict_file
 
 
@@ -118,6 +119,15 @@ def test_scores_on_the_training_file_are_said_to_be_no_test(
     ):
         finished = call("predict", folder, given, "-o", tmp_path / "p.csv", "--json")
         assert (words in finished.err) == trained_on == json.loads(finished.out)["trained_on"]
+
+
+def test_the_training_file_is_known_by_any_number_of_classes(tmp_path: Path) -> None:
+    """With more classes than confusion counts are kept for, scores on it passed for a test."""
+    file, labels = tmp_path / "many.npz", np.arange(3 * (MOST_CLASSES + 1)) % (MOST_CLASSES + 1)
+    np.savez(file, x=np.linspace(0, 1, 2 * len(labels), dtype="float32").reshape(-1, 2), y=labels)
+    run = make_run(tmp_path / "run", {"name": "arrays", "path": str(file)}, rounds=1)
+    assert "confusion" not in read_summary(run)
+    assert predicted(run, file, "-o", tmp_path / "p.csv")["trained_on"]
 
 
 def test_a_test_file_of_its_own_was_not_trained_on(table: Used, tmp_path: Path) -> None:

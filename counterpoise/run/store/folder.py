@@ -19,7 +19,10 @@ from counterpoise.system.atomic import write_atomically
 from counterpoise.system.lock import locked
 
 PIECE = 1 << 20  # bytes that are read at once
-SWEEP = "sweep.toml"  # in the folder of a sweep
+CONFIG = "config.toml"  # in the folder of a run
+SWEEP = "sweep.toml"  # in that of a sweep
+ADVICE = "advice.json"  # in that of a race for advice
+HELD = {CONFIG: "a run", SWEEP: "a sweep", ADVICE: "advice"}
 
 
 class Mark(TypedDict):
@@ -77,7 +80,7 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.config = path / "config.toml"
+        self.config = path / CONFIG
         self.secret = path / "secret.key"
         self.record = path / "record.json"
         self.metrics = path / "metrics.jsonl"
@@ -97,11 +100,8 @@ class RunFolder:
         return any(self.checkpoints.glob("round-*.json"))
 
     def check_free(self) -> None:
-        """Refuse a folder that holds a run, remains of one, or a sweep: nothing is overwritten."""
-        if _is_there(self.path / SWEEP):
-            raise ConfigError(
-                f"{self.path} holds a sweep ({SWEEP}), whose pictures would be overwritten; name another folder with --out"
-            )
+        """Refuse a folder that holds a run, remains of one, a sweep or advice: nothing is overwritten."""
+        check_alone(self.path, CONFIG)
         if self.holds_run():
             raise ConfigError(
                 f"{self.path} holds a run already; {self.resume_hint()}, or name another folder with --out"
@@ -205,6 +205,15 @@ def hash_up_to(path: Path, size: int) -> Any:
             total.update(piece)
             size -= len(piece)
     return total
+
+
+def check_alone(path: Path, own: str) -> None:
+    """Refuse a folder that holds something else than the file `own` stands for: pictures and reports have the same names."""
+    for name, what in HELD.items():
+        if name != own and _is_there(path / name):
+            raise ConfigError(
+                f"{path} holds {what}, whose pictures or report would be overwritten: {name} is there; name another folder with --out"
+            )
 
 
 def _is_there(path: Path) -> bool:
