@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from counterpoise.cli.experiments import read_experiment
+from counterpoise.cli.target import check_target, refuse_within_run
 
 app = typer.Typer(
     help="Inspect data, pack it for another machine, or download a public data set.", no_args_is_help=True
@@ -48,6 +49,7 @@ def inspect(
 
     if picture.suffix.lower() not in PICTURES:
         raise ConfigError(f"--picture must end in one of {', '.join(PICTURES)}, not {short(picture)}")
+    check_target(picture, "--picture")
     federation = look_at(source, label, client, by_client, root, overrides or [])
     console = screen(highlight=False, soft_wrap=True)
     for line in report_lines(federation):
@@ -72,13 +74,17 @@ def pack(
 
     There: data.name = "pack", data.path = "FILE", and no partition. The run is the same, bit for bit.
     """
-    from counterpoise.data.own import write_pack
+    from counterpoise.data.own import is_pack, write_pack
     from counterpoise.data.prepare import pack_federation
     from counterpoise.errors import ConfigError, short
     from counterpoise.run.assemble import load_federation
 
     if target.suffix != ".safetensors":
         raise ConfigError(f"TARGET must end in .safetensors, not {short(target)}")
+    check_target(target, "TARGET")
+    refuse_within_run(target, "TARGET")
+    if target.exists() and not is_pack(target):
+        raise ConfigError(f"{short(target)} is there already and is no pack; name another file")
     config = read_experiment(experiment, overrides or [])
     packed = pack_federation(load_federation(config))
     assert packed.assignment is not None

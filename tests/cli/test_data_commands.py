@@ -91,6 +91,30 @@ def test_a_pack_has_its_suffix(tmp_path: Path) -> None:
     assert_refused(call("data", "pack", write_tiny(tmp_path), tmp_path / "it.zip"), 2, ".safetensors")
 
 
+def test_a_pack_overwrites_nothing_but_a_pack(tmp_path: Path) -> None:
+    """It wrote over the final weights of a run."""
+    experiment, target = write_tiny(tmp_path), tmp_path / "it.safetensors"
+    assert call("run", experiment, "--out", tmp_path / "run").code == 0
+    weights = (tmp_path / "run" / "model.safetensors").read_bytes()
+    target.write_bytes(weights)
+    assert_refused(call("data", "pack", experiment, target), 2, "is there already and is no pack")
+    within = tmp_path / "run" / "model.safetensors"
+    assert_refused(call("data", "pack", experiment, within), 2, "TARGET must not lie in the folder of a run")
+    assert within.read_bytes() == target.read_bytes() == weights
+    target.unlink()
+    for _ in range(2):
+        assert call("data", "pack", experiment, target).code == 0
+
+
+def test_a_place_that_is_not_there_is_named_before_any_work(tmp_path: Path) -> None:
+    experiment, missing = write_tiny(tmp_path), tmp_path / "missing"
+    packed = call("data", "pack", experiment, missing / "it.safetensors")
+    assert_refused(packed, 2, "TARGET", "needs the folder")
+    drawn = call("data", "inspect", experiment, "--picture", missing / "it.png")
+    assert_refused(drawn, 2, "--picture", "needs the folder")
+    assert not drawn.out
+
+
 def test_inspect_takes_the_overrides_of_run(tmp_path: Path) -> None:
     table, picture = tmp_path / "mine.csv", ("--picture", tmp_path / "it.png")
     table.write_text("\n".join(TABLE))

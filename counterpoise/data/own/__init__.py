@@ -9,7 +9,7 @@ from counterpoise.data.dataset import Assignment, Dataset
 from counterpoise.data.own.arrays import read_npz
 from counterpoise.data.own.folder import read_image_folder
 from counterpoise.data.own.kinds import kind_of
-from counterpoise.data.own.pack import read_pack, write_pack
+from counterpoise.data.own.pack import is_pack, read_pack, write_pack
 from counterpoise.data.own.prepared import Pack
 from counterpoise.data.own.torch_dataset import from_torch
 from counterpoise.data.tables.splitting import Splitting
@@ -21,6 +21,7 @@ __all__ = [
     "Assignment",
     "Pack",
     "from_torch",
+    "is_pack",
     "kind_of",
     "open_data",
     "open_pack",

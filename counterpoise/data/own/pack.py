@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -123,6 +123,15 @@ def _save(path: Path, tensors: Tensors, words: str) -> None:
         os.replace(part, path)
     finally:
         part.unlink(missing_ok=True)
+
+
+def is_pack(path: Path) -> bool:
+    """Whether a file is what ``write_pack`` writes, though it may be damaged."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            return ABOUT in (file.metadata() or {})
+    except (SafetensorError, OSError):
+        return False
 
 
 def read_pack(path: Path | str, limit: int = MAX_BYTES) -> Pack:
