@@ -157,8 +157,10 @@ def priority_weights(
     if not kept.any():
         kept = torch.arange(len(of_client)) == torch.nonzero(of_client == of_client.min())[0, 0]
     least = max(LEAST_ERROR, floor * float(of_client.mean()))
-    known = counts.hits[:, priority].clamp(min=1) ** power
-    scores = counts.accuracy.sum(1) * known / of_client.clamp(min=least)
+    known = counts.hits[:, priority].clamp(min=1)
+    if power > 1:  # relative to the most hits that count: high powers of many would be infinite
+        known = known / known[kept].max()
+    scores = counts.accuracy.sum(1) * known**power / of_client.clamp(min=least)
     scores = torch.where(kept, scores, 0.0)
     if not scores.sum() > 0:  # all that are kept are always wrong
         scores = kept.double()

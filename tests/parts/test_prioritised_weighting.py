@@ -88,6 +88,16 @@ def test_without_the_priority_class_weights_go_by_accuracy_and_errors() -> None:
     )
 
 
+def test_a_high_power_overflows_nothing() -> None:
+    # Hits 90, 40 and 20 of class 1, which has priority; client 0 errs most and is left out, however many it has.
+    counts = _counts([[[50, 50], [10, 90]], [[50, 50], [60, 40]], [[70, 30], [80, 20]]])
+    errors = torch.tensor([[3.0, 3.0], [0.1, 0.2], [0.1, 0.2]], dtype=torch.float64)
+    # Recalls add up to .9 twice, so that the power of 40 / 20 decides.
+    assert priority_weights(counts, errors, 1.0, power=2.0).tolist() == pytest.approx([0, 0.8, 0.2])
+    for power in (200.0, 3e38):  # 40^200 is more than a float holds
+        assert priority_weights(counts, errors, 1.0, power=power).tolist() == pytest.approx([0, 1, 0])
+
+
 @pytest.mark.parametrize("norm", ["client", "round"])
 @given(data=st.data())
 def test_the_rule_holds_for_any_counts(norm: str, data: st.DataObject) -> None:
