@@ -141,7 +141,7 @@ def read_spec(spec: MethodSpec, key: str = "method") -> list[tuple[str, dict[str
     if isinstance(spec, str):
         return [(spec, {})]
     if isinstance(spec, Mapping) and spec:
-        return [_read_item(key, name, arguments) for name, arguments in spec.items()]
+        return [_read_item(key, str(name), arguments) for name, arguments in spec.items()]
     if not isinstance(spec, Sequence) or not spec:
         raise ConfigError(
             f"{key} must be a name, or a list of names and {{ name = {{ argument = value }} }}, not {short(spec)}"
@@ -165,7 +165,7 @@ def _read_item(key: str, name: str, arguments: Any) -> tuple[str, dict[str, Any]
         raise ConfigError(
             f"{key}: {shorten(name, SHOWN_CHARACTERS)} must be {{ argument = value }}, not {short(arguments)}"
         )
-    return name, dict(arguments)
+    return name, {str(argument): value for argument, value in arguments.items()}
 
 
 def find_entry(name: str) -> Entry[Method] | Entry[Part]:

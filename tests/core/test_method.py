@@ -75,6 +75,18 @@ def test_a_spec_of_another_shape_is_refused_in_one_line(spec: Any) -> None:
     assert re.match(r"method(: fedprox)? must be .*, not ", _message(spec))
 
 
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({1: {}}, "method: no method or part '1'"),
+        ({1: 2}, "method: 1 must be { argument = value }, not 2"),
+        ({"fedavg": {1: 2}}, "method: fedavg: no argument '1'"),
+    ],
+)
+def test_a_key_that_is_no_word_is_refused_as_an_unknown_one(spec: Any, words: str) -> None:
+    assert _message(spec).startswith(words)
+
+
 def test_every_way_to_write_a_method_reads_alike() -> None:
     expected = [("scaffold", {}), ("focal", {"gamma": 1.0})]
     assert read_spec(["scaffold", {"focal": {"gamma": 1.0}}]) == expected
