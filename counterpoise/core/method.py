@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, ParamSpec, TypeAlias
 
@@ -68,12 +69,31 @@ class Method:
         return all(part.gradient is None and part.adjust is None for part in self.parts)
 
     def adapt(self, module: nn.Module) -> nn.Module:
-        """The model as changed by the parts."""
+        """The model as changed by the parts; one that only looks at it must find what it needs whatever later ones change."""
+        looked: list[Part] = []
         for part in self.parts:
-            module = module if part.adapt is None else part.adapt(module)
-            if not isinstance(module, nn.Module):
-                raise HookError(f"{part.name}.adapt must return an nn.Module, not {short(module)}")
+            if part.adapt is not None:
+                layers = list(module.modules())
+                module = part.adapt(module)
+                if not isinstance(module, nn.Module):
+                    raise HookError(f"{part.name}.adapt must return an nn.Module, not {short(module)}")
+                if list(module.modules()) == layers:
+                    looked.append(part)
+                else:
+                    _look_again(looked, module, part.name)
         return module
+
+
+def _look_again(parts: Sequence[Part], module: nn.Module, changer: str) -> None:
+    """Refuse a change of the model that takes from earlier parts the layer that they go by."""
+    for part in parts:
+        try:
+            if part.adapt is not None:
+                part.adapt(deepcopy(module))
+        except ConfigError as error:
+            raise ConfigError(
+                f"{part.name} does not go with {changer}, which changes the model: {error}"
+            ) from error
 
 
 def _refuse_lost_weights(weighers: Sequence[Part]) -> None:
@@ -141,7 +161,7 @@ def read_spec(spec: MethodSpec, key: str = "method") -> list[tuple[str, dict[str
     if isinstance(spec, str):
         return [(spec, {})]
     if isinstance(spec, Mapping) and spec:
-        return [_read_item(key, name, arguments) for name, arguments in spec.items()]
+        return [_read_item(key, str(name), arguments) for name, arguments in spec.items()]
     if not isinstance(spec, Sequence) or not spec:
         raise ConfigError(
             f"{key} must be a name, or a list of names and {{ name = {{ argument = value }} }}, not {short(spec)}"
@@ -165,7 +185,7 @@ def _read_item(key: str, name: str, arguments: Any) -> tuple[str, dict[str, Any]
         raise ConfigError(
             f"{key}: {shorten(name, SHOWN_CHARACTERS)} must be {{ argument = value }}, not {short(arguments)}"
         )
-    return name, dict(arguments)
+    return name, {str(argument): value for argument, value in arguments.items()}
 
 
 def find_entry(name: str) -> Entry[Method] | Entry[Part]:

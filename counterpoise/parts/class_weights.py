@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from counterpoise.core.method import part
-from counterpoise.core.part import Batch, Census, Outputs, Part, Stats
+from counterpoise.core.part import Batch, Census, Outputs, Part, Stats, call
 from counterpoise.core.tree import Params, Tree
 from counterpoise.parts.counts import Counts, from_counts
 from counterpoise.registry.schema import Fraction as Share
@@ -37,7 +37,7 @@ def deferred_reweighting(start: Share = 0.8, beta: Share = 0.9999, counts: Count
     balanced = class_balanced(beta, counts)
 
     def init(params: Params, census: Census, tallied: Tree) -> Tree:
-        known = balanced.init(params, census, tallied) if balanced.init is not None else {}
+        known: Tree = call(balanced.init, {}, params, census, tallied)
         return known | {"first": torch.tensor(census.round_at(start))}
 
     def send(slot: Tree, round: int) -> Tree:
@@ -48,7 +48,7 @@ def deferred_reweighting(start: Share = 0.8, beta: Share = 0.9999, counts: Count
         weights = balanced.start(params, shared, memory, stats)["weights"]
         return {"weights": torch.where(shared["on"], weights, torch.ones_like(weights))}
 
-    return replace(balanced, name="deferred_reweighting", init=init, send=send, start=begin)
+    return replace(balanced, init=init, send=send, start=begin)
 
 
 def weight_by_class(outputs: Outputs, batch: Batch, slot: Tree) -> Tensor:

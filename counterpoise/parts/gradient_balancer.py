@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal, NamedTuple, TypeAlias
 
 import torch
@@ -68,20 +69,11 @@ def gradient_balancer(
         return delta, {"sizes": slot["sizes"].cpu() + found}  # their sum: only their relation matters
 
     silent = Reveals(upload="nothing")
+    on_clients = Part(enroll=enroll, start=start, loss=loss, adjust=adjust, finish=finish, reveals=silent)
     if controlled == "all":
-        return Part(enroll=enroll, start=start, loss=loss, adjust=adjust, finish=finish, reveals=silent)
-    return Part(
-        adapt=with_head(bias=False),
-        init=init,
-        enroll=enroll,
-        send=send,
-        start=start,
-        loss=loss,
-        adjust=adjust,
-        finish=finish,
-        update=update,
-        charts=(SIZES,),
-        reveals=silent,
+        return on_clients
+    return replace(
+        on_clients, adapt=with_head(bias=False), init=init, send=send, update=update, charts=(SIZES,)
     )
 
 

@@ -63,7 +63,7 @@ def reviews(exchange: Exchange, judges: int) -> Tensor:
     chosen = torch.randperm(exchange.clients, generator=exchange.stream())[:judges].tolist()
     pairs = [Pair(judge, place) for judge in chosen for place in range(replies)]
     found = [balanced_accuracy(one) for one in exchange.ask(pairs)["confusion"].cpu()]
-    # Who holds nothing out, or did not answer, has no opinion.
+    # Who has no samples at all, or did not answer, has no opinion.
     opinions = [torch.nan if score is None else score for score in found]
     return torch.tensor(opinions, dtype=torch.float64).view(len(chosen), replies)
 

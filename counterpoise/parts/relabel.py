@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import Annotated, Literal
 
@@ -100,27 +101,18 @@ def relabel(
         return {"share": share} | ({"flow": stats.moved} if audit == "flow" else {}), memory
 
     def update(delta: Params, slot: Tree, exchange: Exchange) -> tuple[Params, Tree]:
-        clients, sent = exchange.replies.client.to(slot["share"].device), exchange.upload
-        share = sent["share"].to(slot["share"])
-        kept = {"share": slot["share"].scatter(0, clients, share)}
-        if audit == "flow":
-            new = (slot["share"][clients] == 0) & (share > 0)  # a client's labels change once
-            kept["flow"] = slot["flow"] + sent["flow"].to(slot["flow"])[new].sum(0)
-        return delta, slot | kept
+        share = exchange.renew(slot["share"], exchange.upload["share"])
+        if audit != "flow":
+            return delta, slot | {"share": share}
+        clients, flow = exchange.replies.client.cpu(), slot["flow"].cpu()
+        new = (slot["share"].cpu()[clients] == 0) & (share[clients] > 0)  # a client's labels change once
+        return delta, slot | {"share": share, "flow": flow + exchange.upload["flow"].to(flow)[new].sum(0)}
 
     silent = Part(init=init, send=send, prepare=prepare, relabels=True)
     if audit == "off":
         return silent
-    return Part(
-        init=init,
-        send=send,
-        prepare=prepare,
-        finish=finish,
-        update=update,
-        charts=(SHARE, FLOW) if audit == "flow" else (SHARE,),
-        reveals=Reveals(upload=TOLD[audit]),
-        relabels=True,
-    )
+    charts = (SHARE, FLOW) if audit == "flow" else (SHARE,)
+    return replace(silent, finish=finish, update=update, charts=charts, reveals=Reveals(upload=TOLD[audit]))
 
 
 def posteriors(data: ClientData, visit: Visit, passes: int) -> Tensor:

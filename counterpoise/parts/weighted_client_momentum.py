@@ -71,7 +71,7 @@ def weighted_client_momentum(
             "alpha": torch.tensor(first, dtype=torch.float64),
             "gaps": gaps,
             "discrepancy": discrepancy(tallied["counts"], wanted),
-            "mean_score": mean_score(gaps, tallied["shares"], int((census.samples > 0).sum())),
+            "mean_score": mean_score(gaps, tallied["shares"], census.eligible),
             "q": torch.ones((), dtype=torch.float64),
             "weights": nobody,
             "scores": nobody,

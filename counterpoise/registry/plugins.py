@@ -54,7 +54,12 @@ def import_file(path: Path) -> ModuleType:
         raise ConfigError(f"{short(path)} cannot be imported; it must be a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules.setdefault(name, module)  # annotations are resolved by the module's name
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        if sys.modules.get(name) is module:  # half a module must not pass for a loaded one
+            del sys.modules[name]
+        raise
     return module
 
 

@@ -166,12 +166,17 @@ class Registry(Generic[Product]):
         if self._loaded:
             return
         with LOADING:
-            if not self._loading:
-                self._loading = True
+            if self._loading or self._loaded:
+                return
+            self._loading = True
+            try:
                 for package in self._packages:
                     import_modules(package)
                 load_plugins()
                 self._loaded = True
+            finally:
+                # After an error whoever asks next gets it too, and not those entries that came before it.
+                self._loading = False
 
 
 def naming(

@@ -6,11 +6,13 @@ import re
 from typing import Any
 
 import pytest
+from federations import small_model
 from torch import nn
 
 from counterpoise.core.method import METHODS, PARTS, Method, build_method, compose, find_entry, read_spec
 from counterpoise.core.part import Part
 from counterpoise.errors import ConfigError
+from counterpoise.models.heads import CosineHead
 
 
 def _message(spec: Any) -> str:
@@ -75,6 +77,18 @@ def test_a_spec_of_another_shape_is_refused_in_one_line(spec: Any) -> None:
     assert re.match(r"method(: fedprox)? must be .*, not ", _message(spec))
 
 
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({1: {}}, "method: no method or part '1'"),
+        ({1: 2}, "method: 1 must be { argument = value }, not 2"),
+        ({"fedavg": {1: 2}}, "method: fedavg: no argument '1'"),
+    ],
+)
+def test_a_key_that_is_no_word_is_refused_as_an_unknown_one(spec: Any, words: str) -> None:
+    assert _message(spec).startswith(words)
+
+
 def test_every_way_to_write_a_method_reads_alike() -> None:
     expected = [("scaffold", {}), ("focal", {"gamma": 1.0})]
     assert read_spec(["scaffold", {"focal": {"gamma": 1.0}}]) == expected
@@ -119,6 +133,42 @@ def test_parts_adapt_the_model_in_listed_order() -> None:
     adapted = Method((wrap(nn.ReLU), wrap(nn.Tanh))).adapt(nn.Identity())
     kinds = [type(layer).__name__ for layer in adapted.modules() if not isinstance(layer, nn.Sequential)]
     assert kinds == ["Identity", "ReLU", "Tanh"]
+
+
+@pytest.mark.parametrize(
+    ("looks", "changes"),
+    [
+        ("logit_adjustment", "ldam"),
+        ("ccvr", "ldam"),
+        ("tau_norm", "dot_regression"),
+        ("crt", "etf_projection"),
+        ("private_head", "etf_projection"),
+        ("aggregation_balancer", "realigned_heads"),
+    ],
+)
+def test_a_part_is_refused_beside_one_that_takes_its_layer_whichever_is_first(
+    looks: str, changes: str
+) -> None:
+    with pytest.raises(ConfigError, match="must have"):
+        build_method(["fedavg", changes, looks]).adapt(small_model())
+    with pytest.raises(ConfigError, match=f"{looks} does not go with {changes}, .* must have"):
+        build_method(["fedavg", looks, changes]).adapt(small_model())
+
+
+@pytest.mark.parametrize("looks", ["moon", "crt", "aggregation_balancer"])
+def test_a_part_whose_layer_is_changed_into_one_that_will_do_stays(looks: str) -> None:
+    assert isinstance(build_method([looks, "ldam"]).adapt(small_model()).head, CosineHead)
+
+
+def test_a_part_changes_the_model_once_whatever_later_ones_change() -> None:
+    def halve(module: Any) -> nn.Module:
+        module.dropout /= 2
+        return module  # type: ignore[no-any-return]
+
+    module = small_model()
+    module.dropout = 0.5
+    adapted: Any = Method((Part("halve", adapt=halve), PARTS.build("ldam"))).adapt(module)
+    assert adapted.dropout == 0.25
 
 
 def test_a_part_lists_the_hooks_it_fills() -> None:

@@ -13,7 +13,7 @@ from runs import call, finish, spawn, write_tiny
 from sweeps import write_tiny_sweep
 
 from counterpoise.errors import ConfigError
-from counterpoise.registry.plugins import plugin_files
+from counterpoise.registry.plugins import import_file, plugin_files
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "fedexp.py"
 
@@ -104,3 +104,14 @@ def test_a_file_given_as_a_method_is_told_how_to_use_it(tmp_path: Path) -> None:
     code, _, err = call("run", write_tiny(tmp_path), "method=own.py:mine", "--out", tmp_path / "run")
     assert code == 2
     assert "for 'mine' of your own file set COUNTERPOISE_PLUGINS=own.py and name it mine" in err
+
+
+def test_a_file_that_fails_is_not_taken_for_loaded(tmp_path: Path) -> None:
+    own = tmp_path / "half_a_plugin.py"
+    own.write_text("first = 1\nraise ValueError('broken')\n")
+    for _ in range(2):
+        with pytest.raises(ValueError, match="broken"):
+            import_file(own)
+    own.write_text("first = 1\nsecond_one_is_here = 2\n")
+    assert import_file(own).second_one_is_here == 2
+    assert import_file(own) is import_file(own)

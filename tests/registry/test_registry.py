@@ -185,6 +185,22 @@ def test_modules_are_loaded_once_and_only_when_asked(tmp_path: Path, monkeypatch
     assert sys.lazy_loads == 1  # type: ignore[attr-defined]
 
 
+def test_after_a_module_that_fails_every_question_fails_until_it_is_mended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = tmp_path / "failing_home.py"
+    module.write_text("raise ValueError('broken')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    registry: Registry[int] = Registry("failing", ["failing_home"])
+    registry.register("a")(_named("m"))
+    for _ in range(2):
+        with pytest.raises(ValueError, match="broken"):
+            registry.names()
+    module.write_text("")
+    assert registry.names() == ["a"]
+
+
 @pytest.mark.parametrize(
     ("interval", "inside", "outside"),
     [
