@@ -20,6 +20,7 @@ from counterpoise.errors import ConfigError
 from counterpoise.registry.schema import Count, Seed
 from counterpoise.registry.settings import check_arguments
 from counterpoise.run.config.experiment import Experiment, make_experiment
+from counterpoise.run.store.folder import ADVICE, check_alone
 from counterpoise.sweep.run import default_execution
 
 PACK = "data.safetensors"
@@ -64,6 +65,7 @@ def _pack(federation: Federation, folder: Path) -> dict[str, Any]:
             f"advise: federation must be a Federation, such as split returns, not {type(federation).__name__}"
         )
     federation.check_samples()
+    check_alone(folder, ADVICE)
     folder.mkdir(parents=True, exist_ok=True)
     # A copy: a file takes no two tensors that share memory, such as halves of one array.
     packed = pack_federation(replace(federation, test=Samples(*(half.clone() for half in federation.test))))

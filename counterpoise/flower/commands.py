@@ -138,10 +138,19 @@ def prepare(experiment: Experiment | None, out: Path, named_nodes: bool, local: 
         )
     experiment = check_before_clients(experiment)
     count, form = _count_clients(experiment)
+    _refuse_too_many_replies(experiment, count)
     folder.open(resume)
     write_atomically(folder.experiment, write_toml(experiment.tables()).encode())
     settings = job_settings(experiment, out.name, count, folder.run_id(), form)
     return Prepared(experiment, out, settings, resume, named_nodes)
+
+
+def _refuse_too_many_replies(experiment: Experiment, clients: int) -> None:
+    asked = min(experiment.cohort.size or clients, clients)
+    if experiment.flower.min_replies > asked:
+        raise ConfigError(
+            f"flower.min_replies must be at most {asked}, the clients of a round, not {experiment.flower.min_replies}: every round would be skipped"
+        )
 
 
 def check_before_clients(experiment: Experiment) -> Experiment:

@@ -10,6 +10,7 @@ from torch import Tensor
 from counterpoise.core.method import part
 from counterpoise.core.part import Batch, ClientData, Outputs, Part, Stats, Step, Visit
 from counterpoise.core.tree import Params, Tree
+from counterpoise.errors import ConfigError
 from counterpoise.metrics.confusion import confusion
 from counterpoise.parts.held_out import note_training_samples
 from counterpoise.registry.schema import Positive
@@ -29,6 +30,10 @@ def prediction_sensitive(
     costs are used. Off its diagonal ``cs = lowest + (M - min) / (max - min) (highest - lowest)``; where all
     entries are equal, `lowest`. Without held-out samples the client's training samples are counted.
     """
+    if lowest > highest:
+        raise ConfigError(
+            f"prediction_sensitive: lowest must be at most highest = {highest:g}, not {lowest:g}"
+        )
 
     def observe(data: ClientData, visit: Visit) -> Tree:
         rows, labels = data.held_out, data.held_out_labels

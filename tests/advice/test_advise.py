@@ -267,6 +267,7 @@ def test_advice_takes_no_folder_of_something_else(file: str, what: str, tmp_path
     (tmp_path / file).write_text("")
     with pytest.raises(ConfigError, match=f"holds {what}, whose pictures or report would be overwritten"):
         ask(blobs(), tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [file]
 
 
 def test_what_is_no_federation_is_refused_in_one_line(tmp_path: Path) -> None:

@@ -205,6 +205,7 @@ def test_what_cannot_be_done_to_data_of_clients_is_refused_before_they_come(
     [
         ("cohort", {"size": 3}, "cohort.size must be at most 2, the number of clients"),
         ("evaluate", {"recall_weights": [1.0, 2.0]}, "evaluate.recall_weights must have 3 numbers"),
+        ("flower", {"min_replies": 3}, "flower.min_replies must be at most 2, the clients of a round"),
     ],
 )
 def test_what_validate_refuses_is_refused_before_clients_come(

@@ -18,7 +18,8 @@ from federations import (
 
 from counterpoise.core.local import Local
 from counterpoise.engines.choose import EngineSettings
-from counterpoise.parts.prediction_sensitive import pair_costs
+from counterpoise.errors import ConfigError
+from counterpoise.parts.prediction_sensitive import pair_costs, prediction_sensitive
 
 
 def test_costs_run_from_lowest_to_highest_off_the_diagonal() -> None:
@@ -77,3 +78,8 @@ def test_equal_costs_are_the_plain_loss_and_it_goes_with_any_other() -> None:
     expected = run_rounds(plain).params
     assert distance(run_rounds(same).params, expected) < 1e-12
     assert distance(run_rounds(other).params, expected) > 1e-4
+
+
+def test_costs_that_run_backwards_are_refused() -> None:
+    with pytest.raises(ConfigError, match="lowest must be at most highest = 1, not 2"):
+        prediction_sensitive(lowest=2.0, highest=1.0)
