@@ -29,6 +29,7 @@ from counterpoise.cli import (
 from counterpoise.cli.interrupt import OUT_OF_MEMORY, check_memory_limit
 from counterpoise.cli.terminal import plain_output
 from counterpoise.errors import CounterpoiseError, is_out_of_memory, one_line, short
+from counterpoise.system.allocator import keep_memory
 from counterpoise.version import __version__
 
 HELP = """
@@ -100,6 +101,7 @@ app.add_typer(flower.app, name="flower")
 
 def run_command() -> NoReturn:
     """Run a command; its output is plain text, apart from our own colours."""
+    keep_memory()  # each step and each batch of a scoring takes what the one before gave back
     with plain_output():
         _run_command()
 

@@ -1,4 +1,4 @@
-"""Number of threads, and precision of products on a GPU."""
+"""Number of threads, and precision of products."""
 
 from __future__ import annotations
 
@@ -21,6 +21,12 @@ def threads(count: int) -> Iterator[None]:
 
 
 Precision: TypeAlias = Literal["full", "tf32", "bf16"]
+
+
+def multiplies_bfloat16() -> bool:
+    """Whether this processor has products of bfloat16; where it has none they are made of float32 ones and gain nothing."""
+    known = getattr(torch.cpu, "get_capabilities", dict)()  # torch 2.10 cannot tell
+    return any(known.get(name, False) for name in ("avx512_bf16", "amx_bf16"))
 
 
 @contextmanager

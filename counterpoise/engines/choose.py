@@ -61,7 +61,7 @@ class EngineSettings(Settings, table="engine"):
     ] = "auto"
     precision: Annotated[
         Precision,
-        "products on a GPU: float32, TF32, or the model in bfloat16 with parameters and statistics in float32",
+        "products: float32; TF32 on a GPU; or the model in bfloat16 with parameters and statistics in float32, on a GPU or a CPU that has it",
     ] = "full"
     dtype: Annotated[Literal["float32", "float64"], "type of parameters and inputs"] = "float32"
     max_skipped: Annotated[

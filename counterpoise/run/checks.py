@@ -16,6 +16,7 @@ from counterpoise.core.method import Method
 from counterpoise.core.rounds import counted
 from counterpoise.core.tree import bytes_of
 from counterpoise.data.federation import Federation
+from counterpoise.engines.arithmetic import multiplies_bfloat16
 from counterpoise.engines.choose import EngineSettings
 from counterpoise.engines.rehearsal import try_questions
 from counterpoise.engines.sums import check_sums
@@ -169,9 +170,12 @@ def check_sizes(local: Local, rounds: int, dtype: torch.dtype) -> None:
 
 
 def check_precision(model: FunctionalModel, settings: EngineSettings, federation: Federation) -> None:
-    if settings.precision != "full" and not federation.train.x.is_cuda:
+    device = federation.train.x.device
+    if device.type == "cpu" and settings.precision == "tf32":
+        raise ConfigError("engine.precision must be 'full' or 'bf16' on a CPU, not 'tf32', which needs a GPU")
+    if device.type == "cpu" and settings.precision == "bf16" and not multiplies_bfloat16():
         raise ConfigError(
-            f"engine.precision must be 'full' on {federation.train.x.device}, not {settings.precision!r}, which needs a GPU"
+            "engine.precision must be 'full' on this CPU, not 'bf16', which needs a GPU or a processor with AVX-512 BF16 or AMX"
         )
     if model.half and model.dtype != torch.float32:
         raise ConfigError(f"engine.precision must be 'full' or 'tf32' with {model.dtype}, not 'bf16'")
