@@ -25,7 +25,7 @@ Precision: TypeAlias = Literal["full", "tf32", "bf16"]
 
 def multiplies_bfloat16() -> bool:
     """Whether this processor has products of bfloat16; where it has none they are made of float32 ones and gain nothing."""
-    known = getattr(torch.cpu, "get_capabilities", dict)()  # torch 2.10 cannot tell
+    known: dict[str, bool] = getattr(torch.cpu, "get_capabilities", dict)()  # torch 2.10 cannot tell
     return any(known.get(name, False) for name in ("avx512_bf16", "amx_bf16"))
 
 
