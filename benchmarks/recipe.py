@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import statistics
 from pathlib import Path
 from typing import Any
@@ -22,15 +23,34 @@ from counterpoise.sweep.orders import Order
 UNIFORM: dict[str, Any] = {"fedavg": {"weighting": "uniform"}}
 MOMENTUM: dict[str, Any] = {"fedavgm": {"beta": 0.9, "server_lr": 0.3, "weighting": "uniform"}}
 GLOBAL: dict[str, Any] = {"balanced_softmax": {"counts": "global"}}
+OWN = "balanced_softmax"
+RESAMPLED: dict[str, Any] = {"resample": {"rate": 0.6}}
 METHODS: dict[str, list[Any]] = {
     "FedAvg": ["fedavg"],
+    "FedAvg + resampling": ["fedavg", RESAMPLED],
+    "FedAvg + logit adjustment": ["fedavg", "logit_adjustment"],
     "FedAvg + balanced softmax, global counts": ["fedavg", GLOBAL],
+    "FedAvg, uniform + balanced softmax, own counts": [UNIFORM, OWN],
+    "FedAvgM, uniform + balanced softmax, own counts": [MOMENTUM, OWN],
+    "FedRS": ["fedrs"],
+    "RedGrape": ["redgrape"],
+    "BalanceFL": ["balancefl"],
+    "FedBal": ["fedbal"],
+    "FedCGNM + resampling": ["fedcgnm", RESAMPLED],
+    "FedCM": ["fedcm"],
     "FedCM + balanced softmax, global counts": ["fedcm", GLOBAL],
-    "FedAvg, uniform + balanced softmax, own counts": [UNIFORM, "balanced_softmax"],
-    "FedAvgM, uniform + balanced softmax, own counts": [MOMENTUM, "balanced_softmax"],
+    "FedCM + balanced softmax, own counts": ["fedcm", OWN],
+    "FedWCM": ["fedwcm"],
+    "FedWCM + balanced softmax, global counts": ["fedwcm", GLOBAL],
+    "FedDyn": ["feddyn"],
+    "FedDyn + balanced softmax, own counts": ["feddyn", OWN],
+    "SCAFFOLD": ["scaffold"],
+    "SCAFFOLD + balanced softmax, own counts": ["scaffold", OWN],
     "drift correction": [UNIFORM, "drift_correction"],
     "drift correction + balanced softmax, global counts": [UNIFORM, "drift_correction", GLOBAL],
-    "drift correction + balanced softmax, own counts": [UNIFORM, "drift_correction", "balanced_softmax"],
+    "drift correction + resampling": [UNIFORM, "drift_correction", RESAMPLED],
+    "drift correction + BalanceFL": ["balancefl", "drift_correction"],
+    "drift correction + balanced softmax, own counts": [UNIFORM, "drift_correction", OWN],
 }
 STEP = {"step": {"factor": 20.0, "share": 0.3, "ids": "climb"}}
 
@@ -68,7 +88,7 @@ PROBLEMS = {
 
 def score(out: Path, name: str, method: str, seed: int) -> float:
     """Balanced accuracy in percent of one run, which is made if it is not there."""
-    path = out / f"{name}-{list(METHODS).index(method)}-{seed}"
+    path = out / f"{name}-{re.sub(r'[ ,+]+', '-', method)}-seed{seed}"
     if not (path / "summary.json").exists():
         config = PROBLEMS[name] | {"method": METHODS[method], "seed": seed}
         if error := run_one(Order(str(path), config, tuning=True, pictures=False)):

@@ -21,11 +21,16 @@ PAPERS, PAGE, PICTURE = (
 )
 CLOSE = 1.0  # points by which a gain may differ from the paper's and still count as the same
 LEVEL = 2.0  # points by which a baseline may
-COLOURS = {"reproduced": "#1b7837", "direction only": "#e08214", "not reproduced": "#b2182b"}
+COLOURS = {
+    "reproduced": "#1b7837",
+    "direction only": "#e08214",
+    "not reproduced": "#b2182b",
+    "open": "#878787",
+}
 
-RULE = f"""A cell is a method on a problem, its gain the difference to the table's baseline. **Reproduced**: our gain is within {CLOSE:g} point of the paper's,
-or within two standard errors of ours, and not of the other sign unless both are at most {CLOSE:g} point. **Direction only**: the same sign, by more than one standard error, but another size. **Not reproduced**:
-neither. For a baseline itself the level counts: reproduced within {LEVEL:g} points or two deviations, else "other level". Standard errors are over
+RULE = f"""A cell is a method on a problem, its gain the difference to the table's baseline. **Reproduced**: our gain is within {CLOSE:g} point of the paper's, and not of the other sign unless both are at most {CLOSE:g} point;
+or the paper's is within two standard errors of ours, and none is not. **Open**: both the paper's gain and none are within two standard errors of ours, so that these seeds cannot tell. **Direction only**: the same sign, by more than one standard error,
+but another size. **Not reproduced**: none of these. For a baseline itself the level counts: reproduced within {LEVEL:g} points or two deviations, else "other level". Standard errors are over
 paired seeds where the file has them, and of two means otherwise; of a single seed, which has none, {CLOSE:g} point is taken. A verdict is about our setting, which stands above each table; it is no proof that a paper is wrong."""
 
 
@@ -60,10 +65,10 @@ class Cell(NamedTuple):
 def judge(printed: float, ours: float, error: float) -> str:
     """What is left of a printed gain."""
     opposed = printed * ours < 0
-    if abs(ours - printed) <= max(CLOSE, 2 * error) and not (
-        opposed and max(abs(printed), abs(ours)) > CLOSE
-    ):
+    if abs(ours - printed) <= CLOSE and not (opposed and max(abs(printed), abs(ours)) > CLOSE):
         return "reproduced"
+    if abs(ours - printed) <= 2 * error:
+        return "open" if abs(ours) <= 2 * error else "reproduced"
     return "direction only" if not opposed and abs(ours) > error else "not reproduced"
 
 

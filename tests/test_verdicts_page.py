@@ -47,7 +47,10 @@ def test_every_cell_that_is_named_was_found() -> None:
         (5.0, 3.0, 1.2, "reproduced"),  # within two standard errors
         (5.0, 3.0, 0.5, "direction only"),
         (5.0, 0.3, 0.5, "not reproduced"),  # not above its own error
-        (5.0, -4.0, 10.0, "not reproduced"),  # however large the error, the sign is the other one
+        (5.0, -4.0, 1.0, "not reproduced"),
+        (5.0, -4.0, 10.0, "open"),  # with such an error nobody can tell
+        (4.0, 2.0, 1.5, "open"),  # neither the paper's gain nor none is two standard errors away
+        (0.1, 2.2, 3.0, "open"),
         (0.3, -0.4, 0.1, "reproduced"),  # both are next to nothing
         (-40.0, 3.0, 0.5, "not reproduced"),
     ],
