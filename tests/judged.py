@@ -1,7 +1,8 @@
-"""A rule that weighs clients by how their models do on what other clients hold out."""
+"""Rules that weigh clients by how their models do on what other clients hold out: one of our own, and FedSat's in plain code."""
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -38,3 +39,34 @@ def weigh_by_hits(weights: Tensor, slot: Tree, exchange: Exchange) -> tuple[Tens
 def judged() -> Method:
     chart = Chart("hits", "bars", "Right answers", lambda slot: slot.get("hits", torch.zeros(0)))
     return compose(build_method("fedavg"), Part("judged", weigh=weigh_by_hits, charts=(chart,)))
+
+
+def priority_weights_by_hand(confusions: np.ndarray, norm: str, sigma: float = 1.0) -> np.ndarray:
+    """The rule of spec 2.6, client by client and class by class."""
+    clients, classes, _ = confusions.shape
+    missed, raised = np.zeros((clients, classes)), np.zeros((clients, classes))
+    for k in range(clients):
+        for i in range(classes):
+            hit, true, said = confusions[k, i, i], confusions[k, i].sum(), confusions[k, :, i].sum()
+            missed[k, i] = (true - hit) / true if true else 0
+            raised[k, i] = (said - hit) / max(confusions[k].sum() - true, 1)
+    errors = np.zeros((clients, classes))
+    for k in range(clients):
+        for i in range(classes):
+            for share, rates in ((0.3, missed), (0.2, raised)):
+                largest = rates[k].max() if norm == "client" else rates.max()
+                errors[k, i] += share * rates[k, i] / largest if largest else 0
+    total = errors.sum(1)
+    priority = int(errors.sum(0).argmax())
+    kept = [k for k in range(clients) if total[k] <= sigma * total.mean() * (1 + 1e-9)] or [
+        int(total.argmin())
+    ]
+    weights = np.zeros(clients)
+    for k in kept:
+        accuracy = sum(
+            confusions[k, i, i] / confusions[k, i].sum() for i in range(classes) if confusions[k, i].sum()
+        )
+        weights[k] = accuracy * max(1, confusions[k, priority, priority]) / max(total[k], 1e-8)
+    if not weights.sum():
+        weights[kept] = 1
+    return weights / weights.sum()

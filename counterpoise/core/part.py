@@ -45,6 +45,7 @@ class Chart(NamedTuple):
     columns: tuple[
         str, ...
     ] = ()  # what a tree's nodes hold; the first is the row of the parent, -1 at the root
+    every_round: bool = False  # recorded in rounds that are not scored too
 
 
 class Reveals(NamedTuple):

@@ -74,6 +74,7 @@ def prioritised_weighting(
                 "Weight in the last round; 0: not selected",
                 lambda s: s["weights"],
                 "clients",
+                every_round=True,  # who is selected, and how few they are, is the first thing to look at
             ),
             Chart("errors", "bars", "Error score when last judged", lambda s: s["errors"], "clients"),
             Chart(

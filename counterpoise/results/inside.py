@@ -17,7 +17,7 @@ def inside_lines(run: RunResult) -> Iterator[str]:
     """For each chart its last values."""
     for chart in run.record.get("charts", []):
         known = [
-            (counted(row["round"]), value) for row in run.scored if (value := _read(row, chart)) is not None
+            (counted(row["round"]), value) for row in run.rows if (value := _read(row, chart)) is not None
         ]
         if known:
             yield ""

@@ -44,7 +44,7 @@ def drive(
         states = [state for state, _ in ended]
         _check_answered(states[0].round == rounds, [outcome for _, outcome in ended])
         due = states[0].round == rounds or states[0].round % evaluate_every == 0
-        scores = evaluate(simulations, states) if due else [{} for _ in simulations]
+        scores = evaluate(simulations, states) if due else _unscored(simulations, states)
         spent = (time.perf_counter() - began) / len(simulations)
         rows = [outcome.row() | found for (_, outcome), found in zip(ended, scores, strict=True)]
         stopping.see(rows[0])
@@ -53,6 +53,11 @@ def drive(
         lost = [one.count(outcome) for one, (_, outcome) in zip(skipped, ended, strict=True)]
         if not last and all(lost):  # after the last round `conclude` says why
             raise RunError(lost[0])
+
+
+def _unscored(simulations: Sequence[Simulation], states: Sequence[ServerState]) -> list[dict[str, Any]]:
+    """What is recorded of every round."""
+    return [sim.diagnostics(state, scored=False) for sim, state in zip(simulations, states, strict=True)]
 
 
 def _check_answered(last: bool, outcomes: Sequence[Outcome]) -> None:

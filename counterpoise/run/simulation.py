@@ -174,9 +174,9 @@ class Simulation:
         confusion: Tensor = sums["confusion"]
         return confusion
 
-    def diagnostics(self, state: ServerState) -> dict[str, Any]:
-        """The charts of the method's parts."""
-        found = diagnose(self.method, state)
+    def diagnostics(self, state: ServerState, scored: bool = True) -> dict[str, Any]:
+        """The charts of the method's parts, as a round's row has them."""
+        found = diagnose(self.method, state, scored)
         return {"diagnostics": found} if found else {}
 
     def probe_names(self) -> dict[str, list[str]]:

@@ -157,10 +157,14 @@ def present(method: Method, state: ServerState) -> tuple[Params, Params]:
     return params, buffers
 
 
-def diagnose(method: Method, state: ServerState) -> dict[str, dict[str, Any]]:
-    """Part name -> chart name -> its present values."""
-    return {
-        part.name: {chart.name: plain(chart.read(state.slots.get(part.name, {}))) for chart in part.charts}
+def diagnose(method: Method, state: ServerState, scored: bool = True) -> dict[str, dict[str, Any]]:
+    """Part name -> chart name -> its present values; after a round that is not scored, of charts of every round alone."""
+    found = {
+        part.name: {
+            chart.name: plain(chart.read(state.slots.get(part.name, {})))
+            for chart in part.charts
+            if scored or chart.every_round
+        }
         for part in method.parts
-        if part.charts
     }
+    return {name: charts for name, charts in found.items() if charts}

@@ -10,6 +10,7 @@ import torch
 from federations import ask_clients, run_rounds, simulate, unequal_federation
 from hypothesis import given
 from hypothesis import strategies as st
+from judged import priority_weights_by_hand
 from torch import Tensor
 
 from counterpoise.core.messages import Replies
@@ -20,6 +21,7 @@ from counterpoise.parts.prioritised_weighting import (
     error_scores,
     priority_weights,
 )
+from counterpoise.run.driver import drive
 
 
 def _counts(confusions: list[list[list[int]]] | Tensor) -> Judged:
@@ -27,42 +29,11 @@ def _counts(confusions: list[list[list[int]]] | Tensor) -> Judged:
     return Judged(total.diagonal(dim1=1, dim2=2), total.sum(2), total.sum(1))
 
 
-def _by_hand(confusions: np.ndarray, norm: str, sigma: float = 1.0) -> np.ndarray:
-    """The rule of spec 2.6, client by client and class by class."""
-    clients, classes, _ = confusions.shape
-    missed, raised = np.zeros((clients, classes)), np.zeros((clients, classes))
-    for k in range(clients):
-        for i in range(classes):
-            hit, true, said = confusions[k, i, i], confusions[k, i].sum(), confusions[k, :, i].sum()
-            missed[k, i] = (true - hit) / true if true else 0
-            raised[k, i] = (said - hit) / max(confusions[k].sum() - true, 1)
-    errors = np.zeros((clients, classes))
-    for k in range(clients):
-        for i in range(classes):
-            for share, rates in ((0.3, missed), (0.2, raised)):
-                largest = rates[k].max() if norm == "client" else rates.max()
-                errors[k, i] += share * rates[k, i] / largest if largest else 0
-    total = errors.sum(1)
-    priority = int(errors.sum(0).argmax())
-    kept = [k for k in range(clients) if total[k] <= sigma * total.mean() * (1 + 1e-9)] or [
-        int(total.argmin())
-    ]
-    weights = np.zeros(clients)
-    for k in kept:
-        accuracy = sum(
-            confusions[k, i, i] / confusions[k, i].sum() for i in range(classes) if confusions[k, i].sum()
-        )
-        weights[k] = accuracy * max(1, confusions[k, priority, priority]) / max(total[k], 1e-8)
-    if not weights.sum():
-        weights[kept] = 1
-    return weights / weights.sum()
-
-
 def _weights(counts: Judged, norm: str = "client", sigma: float = 1.0, floor: float = 0.0) -> Tensor:
     return priority_weights(counts, error_scores(counts, norm, 0.3, 0.2), sigma, floor)  # type: ignore[arg-type]
 
 
-def test_two_clients_and_two_classes_by_hand() -> None:
+def test_two_clients_and_two_classespriority_weights_by_hand() -> None:
     # Client 0 finds 8 of 10 and 9 of 10, client 1 finds 10 of 10 and 4 of 10.
     counts = _counts([[[8, 2], [1, 9]], [[10, 0], [6, 4]]])
     errors = error_scores(counts, "client", 0.3, 0.2)
@@ -103,7 +74,9 @@ def test_the_rule_holds_for_any_counts(norm: str, data: st.DataObject) -> None:
     found = _weights(_counts(torch.tensor(confusions)), norm, sigma)
     assert bool(torch.isfinite(found).all())
     assert float(found.sum()) == pytest.approx(1)
-    assert found.tolist() == pytest.approx(_by_hand(confusions, norm, sigma).tolist(), abs=1e-12)
+    assert found.tolist() == pytest.approx(
+        priority_weights_by_hand(confusions, norm, sigma).tolist(), abs=1e-12
+    )
 
 
 def test_with_equal_errors_weights_go_by_accuracy_and_hits_of_the_priority_class() -> None:
@@ -227,6 +200,14 @@ def test_a_run_uses_the_weights_that_the_counts_give_and_charts_them() -> None:
     for name, found in state.params.items():
         expected = sum(float(weights[k]) * m[name] for k, m in zip((1, 3, 4), models, strict=True))
         assert torch.allclose(found, torch.as_tensor(expected), atol=1e-12)
+
+
+def test_weights_are_recorded_in_every_round_and_errors_where_it_is_scored() -> None:
+    sim = simulate(["fedavg", "prioritised_weighting"], rounds=4)
+    rows = [ended.row for [ended] in drive([sim], [sim.open()], evaluate_every=2)]
+    charts = [row["diagnostics"]["prioritised_weighting"] for row in rows]
+    assert [sum(chart["weights"]) for chart in charts] == pytest.approx([1.0] * 4)
+    assert ["errors" in chart for chart in charts] == [False, True, False, True]
 
 
 def test_a_federation_without_held_out_samples_and_a_cohort_of_all_are_finite() -> None:

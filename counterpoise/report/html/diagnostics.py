@@ -54,7 +54,7 @@ def _curves(drawn: Sequence[Drawn]) -> list[dict[str, Any]]:
 def _frames(one: Drawn, numbers: int) -> dict[str, Any]:
     """The chart over the rounds of one run, reduced to at most this many numbers."""
     run = one.runs[0]
-    known = [(counted(row["round"]), value) for row in run.scored if (value := one.read(row)) is not None]
+    known = [(counted(row["round"]), value) for row in run.rows if (value := one.read(row)) is not None]
     size = _size(_cut(one.chart["kind"], known[-1][1], numbers)) if known else 1
     kept = thin(known, max(1, min(MOST_FRAMES, numbers // max(size, 1))))
     return {
