@@ -28,6 +28,10 @@ SCORES = (
     "tail",
     "worst_class_recall",
     "best_accuracy",  # of all rounds that were evaluated: what some papers report
+    "mean_client_accuracy",  # of the one model, on what each client holds out
+    "client_accuracy_deviation",
+    "worst_client_accuracy",
+    "best_client_accuracy",
 )
 
 
@@ -52,8 +56,10 @@ def result_file(runs: Sequence[RunResult], command: str, commit: str) -> str:
 
 
 def _line(run: RunResult) -> dict[str, Any]:
-    scores = {**(run.summary or {}), "best_accuracy": max(row["accuracy"] for row in run.scored)}
-    shown = {name: None if scores[name] is None else round(scores[name], 4) for name in SCORES}
+    summary = run.summary or {}
+    best = max(row["accuracy"] for row in run.scored)
+    scores = {**summary, **summary.get("clients", {}), "best_accuracy": best}
+    shown = {name: None if (one := scores.get(name)) is None else round(one, 4) for name in SCORES}
     return {
         "run": re.sub(r"-seed\d+$", "", run.path.name),
         "seed": run.seed,

@@ -264,6 +264,16 @@ for known in (
         "Balanced accuracy of the worst client",
     ),
     ScoreEntry(
+        "mean_client_accuracy",
+        "mean over clients, each on what it holds out",
+        "Accuracy, mean over clients",
+    ),
+    ScoreEntry(
+        "worst_client_accuracy",
+        "lowest of a client, on what it holds out",
+        "Accuracy of the worst client",
+    ),
+    ScoreEntry(
         "personal_balanced_accuracy",
         "mean over clients of the model that each would use, on what it holds out (evaluate.personal)",
         "Balanced accuracy of clients' own models",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -98,7 +99,19 @@ def score_clients(clients: Sequence[int], confusions: Sequence[Any]) -> dict[str
         "worst_client_balanced_accuracy": worst and worst.score,
         "best_client": best and clients[best.which],
         "best_client_balanced_accuracy": best and best.score,
+        **_accuracy_over_clients(confusions),
         **(_each_client(clients, confusions) if len(clients) <= MOST_LISTED else {}),
+    }
+
+
+def _accuracy_over_clients(confusions: Sequence[Any]) -> dict[str, Any]:
+    """Mean, deviation, lowest and highest, as papers on uneven clients print them."""
+    found = [one for one in map(scores.accuracy, confusions) if one is not None]
+    return {
+        "mean_client_accuracy": statistics.fmean(found) if found else None,
+        "client_accuracy_deviation": statistics.pstdev(found) if found else None,
+        "worst_client_accuracy": min(found, default=None),
+        "best_client_accuracy": max(found, default=None),
     }
 
 
