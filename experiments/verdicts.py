@@ -10,6 +10,7 @@ import math
 import re
 import statistics
 import tomllib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -131,7 +132,7 @@ def page(papers: Sequence[Mapping[str, Any]], folder: Path = RESULTS) -> str:
         "# What holds: the five papers' tables, cell by cell",
         "<!-- Made by `make verdicts` from docs/papers.toml and experiments/results; do not edit. -->",
         *(f"**[{paper['name']}]({paper['page']}).** {paper['text'].strip()}" for paper in papers),
-        "![Gain over the baseline: the paper's against ours, a dot for each cell](images/verdicts.png)",
+        "![Gain over the baseline: the paper's against ours, a dot for each cell, a panel for each paper](images/verdicts.png)",
         _counts([cell for _, _, cells in tables for cell in cells]),
         RULE,
     ]
@@ -181,24 +182,29 @@ def _source(table: Mapping[str, Any], folder: Path) -> str:
 
 
 def draw(papers: Sequence[Mapping[str, Any]], path: Path = PICTURE) -> None:
-    """Paper's gain against ours; on the diagonal they are the same."""
+    """Paper's gain against ours, a panel for each paper; on the diagonal they are the same."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7, 5), layout="constrained")
-    axes = figure.subplots()
-    cells = [cell for paper in papers for table in paper.get("table", []) for cell in cells_of(table)]
-    for name, colour in COLOURS.items():
-        dots = [
-            (cell.printed_gain, cell.gain) for cell in cells if cell.gain is not None and cell.verdict == name
-        ]
+    cells = [[cell for table in paper.get("table", []) for cell in cells_of(table)] for paper in papers]
+    figure = Figure(figsize=(2.6 * len(papers), 3.8), layout="constrained")
+    panels = figure.subplots(1, len(papers), sharey=True, squeeze=False)[0]
+    for axes, paper, found in zip(panels, papers, cells, strict=True):
+        axes.set_title(paper["name"], fontsize="medium")
+        axes.axline((0, 0), slope=1, color="0.6", linewidth=1)
+        axes.axhline(0, color="0.85", linewidth=1, zorder=0)
+        axes.axvline(0, color="0.85", linewidth=1, zorder=0)
+        gains = [cell for cell in found if cell.gain is not None]
         axes.scatter(
-            *zip(*dots, strict=True) if dots else ([], []), color=colour, label=f"{name} ({len(dots)})"
+            [cell.printed_gain for cell in gains],
+            [cell.gain for cell in gains],
+            color=[COLOURS[cell.verdict] for cell in gains],
         )
-    axes.axline((0, 0), slope=1, color="0.6", linewidth=1)
-    axes.axhline(0, color="0.85", linewidth=1, zorder=0)
-    axes.axvline(0, color="0.85", linewidth=1, zorder=0)
-    axes.set(xlabel="gain over the baseline in the paper, points", ylabel="gain here, points")
-    axes.legend()
+    verdicts = Counter(cell.verdict for found in cells for cell in found if cell.gain is not None)
+    for name, colour in COLOURS.items():
+        panels[0].scatter([], [], color=colour, label=f"{name} ({verdicts[name]})")
+    figure.legend(loc="outside upper center", ncols=len(COLOURS), frameon=False)
+    figure.supxlabel("gain over the baseline in the paper, points", fontsize="medium")
+    panels[0].set_ylabel("gain here, points")
     figure.savefig(path, dpi=130, metadata={"Software": None})
 
 
