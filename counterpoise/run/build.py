@@ -71,9 +71,9 @@ def build_simulation(
     Settings may be a dict, as in a config; an engine may be its name and a cohort its size.
     """
     check_pieces(federation, model)
-    rounds, seed = check_arguments("simulate", build_simulation, rounds=rounds, seed=seed)
-    weights, freeze, head, patience = check_arguments(
-        "simulate", build_simulation, weights=weights, freeze=freeze, head=head, patience=patience
+    plain = {"rounds": rounds, "seed": seed, "weights": weights, "freeze": freeze, "head": head}
+    rounds, seed, weights, freeze, head, patience = check_arguments(
+        "simulate", build_simulation, **plain, patience=patience
     )
     engine, cohort = settings_of(EngineSettings, engine, "name"), settings_of(Cohort, cohort, "size")
     local, privacy = settings_of(Local, local), settings_of(PrivacySettings, privacy)
