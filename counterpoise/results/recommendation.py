@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
+from counterpoise.errors import few_digits
 from counterpoise.results.verdicts import where_judged
 from counterpoise.results.words import show_interval
 
@@ -114,7 +115,11 @@ class Recommendation(NamedTuple):
         )
         for what, ratio in {"time": self.seconds, "traffic": self.bytes}.items():
             if ratio is not None:
-                yield f"the same {what}" if abs(ratio - 1) < SAME else f"{ratio:.2g} times the {what}"
+                yield (
+                    f"the same {what}"
+                    if abs(ratio - 1) < SAME
+                    else f"{few_digits(ratio, 2)} times the {what}"
+                )
 
 
 def opening(found: Sequence[Recommendation]) -> list[str]:

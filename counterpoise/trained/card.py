@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from counterpoise.errors import CounterpoiseError, first_few, printable
+from counterpoise.errors import CounterpoiseError, few_digits, first_few, printable
 from counterpoise.metrics.catalogue import find, headline, scored_on
 from counterpoise.metrics.scores import worst_class
 from counterpoise.results.cells import Cell
@@ -53,7 +53,7 @@ def _data(run: LoadedRun) -> list[str]:
         ratio = max(held) / min(held)
         rarest, most = run.classes[counts.index(min(counts))], run.classes[counts.index(max(counts))]
         lines.append(
-            f"- imbalance: largest over smallest class {ratio:.4g} ({plain(most)} {max(counts):,}, {plain(rarest)} {min(counts):,})"
+            f"- imbalance: largest over smallest class {few_digits(ratio, 4)} ({plain(most)} {max(counts):,}, {plain(rarest)} {min(counts):,})"
         )
     if skew := run.result.record.get("skew"):
         lines.append(

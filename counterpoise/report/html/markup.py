@@ -8,6 +8,8 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
+from counterpoise.errors import few_digits
+
 VOID = {"meta", "br", "wbr"}
 Show: TypeAlias = Callable[[float], str]
 
@@ -68,9 +70,9 @@ def number(value: float) -> str:
 def bytes_(size: float) -> str:
     for unit in ("B", "kB", "MB", "GB"):
         if abs(size) < 1000:
-            return f"{size:.3g} {unit}"
+            return f"{few_digits(size)} {unit}"
         size /= 1000
-    return f"{size:.3g} TB"
+    return f"{few_digits(size)} TB"
 
 
 def seconds(time: float) -> str:
