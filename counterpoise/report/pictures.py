@@ -12,15 +12,14 @@ import numpy as np
 from counterpoise.core.rounds import counted
 from counterpoise.data.skew import Counts
 from counterpoise.metrics.catalogue import TEST_SET, find, shown_in
-from counterpoise.report.drawing import new_figure, save
+from counterpoise.report.drawing import COLOURS, new_figure, save
 from counterpoise.report.heatmap import draw_heatmap
 from counterpoise.run.giving_up import Rows
 from counterpoise.run.listener import Listener
 from counterpoise.run.store.seal import read_sealed
 from counterpoise.run.store.stored import Run
 
-# Colours that colour-blind readers can distinguish (Okabe and Ito).
-COLOURS = ("#000000", "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9")
+BLACK_FIRST = (COLOURS[-1], *COLOURS[:-1])  # accuracy, which all others are seen against
 LOSSES: dict[str, tuple[str, Callable[[Mapping[str, Any]], Any]]] = {
     "training": ("#555555", lambda row: row["loss"]),
     "test": ("#CC79A7", lambda row: row.get("cross_entropy")),
@@ -35,7 +34,7 @@ def draw_curves(
     figure = new_figure(7.5, 5.5)
     scores, loss = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
     drawn = shown_in("curve")
-    for name, colour in zip(drawn, itertools.cycle(COLOURS), strict=False):
+    for name, colour in zip(drawn, itertools.cycle(BLACK_FIRST), strict=False):
         known = [(counted(row["round"]), row[name]) for row in rows if row.get(name) is not None]
         if known:
             scores.plot(

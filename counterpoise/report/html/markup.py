@@ -53,6 +53,13 @@ def table(
     return element("div", whole, class_="scroll", role="region", tabindex=0, aria_label=caption)
 
 
+def number_cell(value: float | None, show: Show) -> Html:
+    """A number as it is shown, and as it is sorted by; one that is not known comes after all others."""
+    if value is None:
+        return element("td", "–", data_value="")
+    return element("td", show(value), data_value=repr(float(value)))
+
+
 def data_block(name: str, value: Any) -> Html:
     """JSON for the page's script, escaped so that nothing in it can end the block."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
