@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
+from counterpoise.report.render.layout import COURSE, score_columns
 from counterpoise.report.render.verdict_table import limits_of, words_of_tests
 from counterpoise.results.comparison import Comparison
 from counterpoise.results.labels import score_words
@@ -14,6 +16,22 @@ AT = {
     "best": "at the best evaluation of each run",
     "mean_last_10": "as means of the last 10 evaluations",
 }
+
+
+class Shown(NamedTuple):
+    """One of the tables that every form of a comparison has."""
+
+    name: str
+    caption: str
+    columns: Sequence[str]
+
+
+def shown_tables(comparison: Comparison) -> list[Shown]:
+    """The scores, then the course of the runs."""
+    return [
+        Shown("scores", scores_caption(comparison), score_columns(comparison)),
+        Shown("course", course_caption(comparison), COURSE),
+    ]
 
 
 def scores_caption(comparison: Comparison) -> str:
