@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -44,9 +45,7 @@ def look_at(
 
 
 def _overridden(data: Mapping[str, Any], overrides: Sequence[str]) -> Federation:
-    tables: dict[str, Any] = {"data": data}
-    for assignment in overrides:
-        tables = override(tables, assignment)
+    tables: dict[str, Any] = reduce(override, overrides, {"data": data})
     experiment = make_experiment(tables, "inspect")
     if "partition" in tables:
         return load_federation(experiment)
