@@ -13,7 +13,7 @@ from counterpoise.core.method import build_method
 from counterpoise.errors import ConfigError, CounterpoiseError, DataError
 from counterpoise.run.config.experiment import binding, make_experiment
 from counterpoise.run.giving_up import why_given_up
-from counterpoise.run.store.folder import RunFolder, parse_rows
+from counterpoise.run.store.folder import CONFIG, RunFolder, parse_rows
 from counterpoise.run.store.rows import check_rounds, check_times
 from counterpoise.run.store.seal import SEAL, check_files, digest_of, read_object, read_sealed
 from counterpoise.system.toml import read_toml
@@ -205,7 +205,7 @@ def _below(path: Path) -> Iterator[Path]:
         raise ConfigError(
             f"{path} is not a folder; it must be the folder of a run, or one that contains runs"
         )
-    found = (config.parent for config in path.rglob("config.toml") if _holds_run(config.parent))
+    found = (config.parent for config in path.rglob(CONFIG) if _holds_run(config.parent))
     yield from sorted(run for run in found if TUNING not in run.relative_to(path).parts)
 
 
