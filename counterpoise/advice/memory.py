@@ -8,6 +8,7 @@ from typing import Any
 
 from counterpoise.advice.plan import Rung
 from counterpoise.errors import ConfigError, DataError
+from counterpoise.run.store.seal import read_object
 from counterpoise.system.atomic import write_atomically
 
 
@@ -73,12 +74,7 @@ def _outgrown(known: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    if not path.exists():
-        return {}
     try:
-        found = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        found = None
-    if not isinstance(found, dict):
-        raise DataError(f"{path} is damaged: it is not what a stopped race left; remove it to start again")
-    return found
+        return read_object(path) or {}
+    except DataError as error:
+        raise DataError(f"{error}; remove it to start again") from None

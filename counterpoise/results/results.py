@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from counterpoise.core.method import build_method
+from counterpoise.core.rounds import counted
 from counterpoise.errors import ConfigError, CounterpoiseError, DataError
 from counterpoise.run.config.experiment import binding, make_experiment
 from counterpoise.run.giving_up import why_given_up
@@ -90,6 +91,13 @@ class RunResult(NamedTuple):
         """The config without method, seed and execution: runs that share it may be compared seed by seed."""
         kept = {key: value for key, value in self.config.items() if key not in (*HOW, "method", "seed")}
         return json.dumps(kept, sort_keys=True)
+
+
+def by_round(
+    rows: Iterable[Mapping[str, Any]], read: Callable[[Mapping[str, Any]], Any]
+) -> list[tuple[int, Any]]:
+    """Rounds, counted from 1, and what is read from their rows; without those where nothing is found."""
+    return [(counted(row["round"]), value) for row in rows if (value := read(row)) is not None]
 
 
 def names_of(names: Sequence[str], clients: int) -> list[str]:
