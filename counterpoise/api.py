@@ -19,7 +19,7 @@ from counterpoise.privacy.settings import PrivacySettings
 from counterpoise.registry.schema import Count, Seed
 from counterpoise.registry.settings import check_arguments, read_parameters, refuse_unknown
 from counterpoise.report.outcome import Facts
-from counterpoise.run.asked import Asked, asked_config, read_settings
+from counterpoise.run.asked import asked_config
 from counterpoise.run.build import build_simulation
 from counterpoise.run.driver import drive
 from counterpoise.run.giving_up import GivenUpError, why_given_up
@@ -70,9 +70,9 @@ def simulate(
     known = {*read_parameters(simulate), *read_parameters(build_simulation)}
     refuse_unknown("simulate", settings, known, _NESTED)
     check_arguments("simulate", simulate, evaluate_every=evaluate_every, progress=progress)
-    asked = read_settings(**{name: settings.pop(name, None) for name in Asked._fields})
-    given: dict[str, Any] = {"rounds": rounds, "seed": seed, "patience": patience}
-    simulation = build_simulation(federation, method, model, **given, **asked._asdict(), **settings)
+    simulation = build_simulation(
+        federation, method, model, rounds=rounds, seed=seed, patience=patience, **settings
+    )
     rows, seconds = [], 0.0
     with closing(simulation), _shown(simulation, progress) as show:
         state = simulation.open()
@@ -85,7 +85,7 @@ def simulate(
                 on_round(ended.row)
     if why := why_given_up(rows, simulation.settings.max_skipped, simulation.rounds):
         raise GivenUpError(f"simulate has no result: {why}")
-    config = asked_config(federation, method, model, asked, settings, **given)
+    config = asked_config(simulation, federation, method, model, settings)
     return outcome_of(simulation, state, rows, seconds, config)
 
 

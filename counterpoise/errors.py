@@ -79,6 +79,12 @@ def _choices(names: Sequence[str]) -> str:
     )
 
 
+def few_digits(number: float, digits: int = 3) -> str:
+    """A number by its first digits, large ones whole: ``0.0123``, ``1.5``, ``1,234``, where `g` alone has ``1.23e+03``."""
+    text = f"{number:.{digits}g}"
+    return f"{number:,.0f}" if "e+" in text else text
+
+
 def first_few(items: Iterable[object], most: int = 8) -> str:
     """The first few, and how many more."""
     words = [str(item) for item in items]

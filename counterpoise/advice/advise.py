@@ -87,7 +87,7 @@ def advise_on(
 ) -> Found:
     """Race the candidates within the minutes; the same call goes on after any stop."""
     with hold_folder(out, ADVICE), WorkerPool(execution.processes) as pool:
-        memory = Memory(out / ADVICE, outlook.goal.name, minutes)
+        memory = Memory(out / ADVICE, outlook.goal.name, minutes, outlook.sha256)
         if execution.on == "local" and execution.processes > 1 and not memory.planned:
             pool.start()
         clock = Clock(60 * minutes, memory.spent)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from counterpoise.data.federation import Federation
 from counterpoise.data.skew import describe
-from counterpoise.errors import ConfigError
+from counterpoise.errors import ConfigError, few_digits
 
 
 class Figures(NamedTuple):
@@ -30,7 +30,7 @@ class Figures(NamedTuple):
     def words(self) -> Iterator[str]:
         """One line for each thing that was looked at."""
         yield f"{self.samples:,} training samples of {self.classes} classes on {self.clients} clients of {self.smallest_client:,} to {self.largest_client:,}, {self.asked} of them per round"
-        yield f"imbalance {self.imbalance:.3g} to 1: {self.largest} is the largest class, {self.rarest} the rarest with {self.rarest_samples:,} samples"
+        yield f"imbalance {few_digits(self.imbalance)} to 1: {self.largest} is the largest class, {self.rarest} the rarest with {self.rarest_samples:,} samples"
         yield f"skew between clients {self.divergence:.2f} (Jensen-Shannon divergence, 0 to 1); a client lacks {self.missing:.0%} of the classes on average"
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from counterpoise.advice.plan import Rung
-from counterpoise.errors import DataError
+from counterpoise.errors import ConfigError, DataError
+from counterpoise.run.store.seal import read_object
 from counterpoise.system.atomic import write_atomically
 
 
@@ -17,15 +18,18 @@ class Memory:
     Fewer minutes keep the plan: what has run is there, whatever the time.
     """
 
-    def __init__(self, path: Path, goal: str, minutes: float) -> None:
+    def __init__(self, path: Path, goal: str, minutes: float, data: str) -> None:
+        """`data`: SHA-256 of samples and clients; what ran on others tells nothing of these."""
         self._path = path
         known = _read(path)
+        if known.get("data", data) != data:
+            raise ConfigError(f"{path.parent} holds advice on other data; name another folder with --out")
         if known.get("goal") != goal:
             known = {}
         planned = known.get("minutes", 0.0)
         if minutes > planned:
             known = {key: value for key, value in known.items() if key not in _outgrown(known)}
-        self._kept = known | {"goal": goal, "minutes": max(minutes, planned)}
+        self._kept = known | {"goal": goal, "minutes": max(minutes, planned), "data": data}
 
     @property
     def spent(self) -> float:
@@ -70,12 +74,7 @@ def _outgrown(known: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    if not path.exists():
-        return {}
     try:
-        found = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        found = None
-    if not isinstance(found, dict):
-        raise DataError(f"{path} is damaged: it is not what a stopped race left; remove it to start again")
-    return found
+        return read_object(path) or {}
+    except DataError as error:
+        raise DataError(f"{error}; remove it to start again") from None

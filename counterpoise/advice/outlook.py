@@ -12,7 +12,7 @@ from counterpoise.advice.rules import Candidate, candidates_for
 from counterpoise.advice.trials import Course
 from counterpoise.data.federation import Federation
 from counterpoise.data.held_out import hold_out_classes
-from counterpoise.run.assemble import load_federation
+from counterpoise.run.assemble import fingerprint, load_federation
 from counterpoise.run.config.experiment import Experiment
 from counterpoise.sweep.tune import use_validation_as_test
 
@@ -26,6 +26,7 @@ class Outlook(NamedTuple):
     held: Held
     goal: Goal
     candidates: Sequence[Candidate]
+    sha256: str  # of the samples, and of which client holds which
 
     @property
     def held_words(self) -> str:
@@ -45,7 +46,8 @@ def look(experiment: Experiment, goal: str) -> tuple[Outlook, Course]:
     scored = federation if own else hold_out_classes(federation, SHARE, experiment.seed)
     held = _held(use_validation_as_test(scored), data, own, _drawn_anew(experiment, federation))
     held = held if held.anew else held._replace(fixed_by=_holding(experiment))
-    return Outlook(data, held, wanted, candidates_for(data)), Course(experiment, 0.0 if own else SHARE)
+    course = Course(experiment, 0.0 if own else SHARE)
+    return Outlook(data, held, wanted, candidates_for(data), fingerprint(federation)), course
 
 
 def _held(scored: Federation, data: Figures, own: bool, anew: bool) -> Held:

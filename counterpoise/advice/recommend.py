@@ -12,7 +12,7 @@ from counterpoise.advice.trials import Trial
 from counterpoise.results.cells import values_of
 from counterpoise.results.recommendation import Change, Claim, Confidence, Recommendation, surest
 from counterpoise.results.results import RunResult
-from counterpoise.results.statistics import ALPHA
+from counterpoise.results.statistics import ALPHA, Interval
 from counterpoise.results.student import mean_error, mean_interval
 from counterpoise.results.words import plural
 
@@ -45,7 +45,7 @@ class Gain(NamedTuple):
     pairs: int
     mean: float
     error: float  # standard error; infinite with one pair
-    interval: tuple[float, float] | None
+    interval: Interval | None
 
     @property
     def is_likely(self) -> bool:

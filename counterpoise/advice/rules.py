@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from counterpoise.advice.figures import Figures
+from counterpoise.errors import few_digits
 
 IMBALANCED = 2.0  # largest over smallest class, from which remedies for imbalance are tried
 LONG_TAIL = 10.0
@@ -59,7 +60,7 @@ RULES = (
     Rule(
         [BASELINE, GLOBAL],
         imbalanced,
-        "the largest class has {imbalance:.3g} times the samples of {rarest}: the loss takes the classes' shares over all clients into account",
+        "the largest class has {imbalance} times the samples of {rarest}: the loss takes the classes' shares over all clients into account",
     ),
     Rule(
         "counterpoise",
@@ -165,8 +166,9 @@ class Candidate(NamedTuple):
 
 def candidates_for(data: Figures) -> list[Candidate]:
     """The methods whose condition holds, the baseline first."""
+    figures = data._asdict() | {"imbalance": few_digits(data.imbalance)}
     return [
-        Candidate(rule.method, rule.why.format(**data._asdict()), rule.rates, rule.momentum)
+        Candidate(rule.method, rule.why.format(**figures), rule.rates, rule.momentum)
         for rule in RULES
         if rule.when(data)
     ]

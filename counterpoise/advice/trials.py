@@ -15,6 +15,7 @@ from counterpoise.sweep.sweep import MethodEntry
 
 LOOKS = 5  # evaluations of a run
 SAVES = 2  # checkpoints of a run, which is short
+LONGEST = 200  # characters of a run's folder: a seed that is cut off would share that of another
 APART = 1000  # between the seeds of the finals and those that chose who is in them
 
 
@@ -72,7 +73,7 @@ class Course(NamedTuple):
     def _job(self, trial: Trial, problem: Problem, rounds: int, seed: int) -> Job:
         entry = MethodEntry(name=trial.label, method=trial.method)
         job = make_job(entry, problem, seed, trial.setting, rounds)
-        name = as_name(f"{trial.name} rounds={rounds} seed={seed}")
+        name = as_name(f"{trial.name} rounds={rounds} seed={seed}", LONGEST)
         return job._replace(name=name, tuning=True, held=self.held, pictures=False)
 
     def seeds(self, count: int, *, final: bool) -> list[int]:

@@ -31,17 +31,16 @@ CATALOGUE: dict[str, Registry[Any]] = {
 
 def list_entries(kind: str) -> list[Entry[Any]]:
     """All entries of one kind, sorted by name."""
-    if kind not in CATALOGUE:
-        raise ConfigError(f"no kind {short(kind)}; {legal_words(kind, CATALOGUE)}")
     return [CATALOGUE[kind].entry(name) for name in CATALOGUE[kind].names()]
 
 
-def find(name: str) -> tuple[str, Entry[Any]]:
-    """The kind and the entry of a name, in any registry."""
-    for kind, registry in CATALOGUE.items():
-        if name in registry:
-            return kind, registry.entry(name)
-    raise ConfigError(f"nothing is called {short(name)}; {legal_words(name, all_names(), 'counterpoise ls')}")
+def find(name: str) -> list[tuple[str, Entry[Any]]]:
+    """Every entry of a name with its kind: a method and a part may share one."""
+    found = [(kind, registry.entry(name)) for kind, registry in CATALOGUE.items() if name in registry]
+    if not found:
+        known = legal_words(name, all_names(), "counterpoise ls")
+        raise ConfigError(f"nothing is called {short(name)}; {known}")
+    return found
 
 
 def all_names() -> Iterator[str]:

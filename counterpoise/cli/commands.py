@@ -121,23 +121,23 @@ def _run_command() -> NoReturn:
         raise KeyboardInterrupt from None
     except BrokenPipeError:
         os._exit(0)  # the reader of our output has closed it
-    except OSError as error:
-        if is_out_of_memory(error):
-            _fail(f"{OUT_OF_MEMORY}; run the command again", 4)
-        place = short(Path(os.fsdecode(error.filename))) if error.filename else "output"
-        _fail(f"{place}: {error.strerror or error}", 2 if error.errno in NO_NAME else 4)
     except Exception as error:
-        if os.environ.get("COUNTERPOISE_TRACEBACK"):
+        if os.environ.get("COUNTERPOISE_TRACEBACK") and not isinstance(error, OSError):
             raise
-        if is_out_of_memory(error):
-            _fail(f"{OUT_OF_MEMORY}; run the command again", 4)
-        if "embedded null" in str(error):
-            _fail("a name of a file or folder must not contain the character NUL", 2)
-        kind = type(error).__name__
-        _fail(
-            f"{kind}: {error}. This should not happen: COUNTERPOISE_TRACEBACK=1 shows where; please report it",
-            4,
-        )
+        _fail(*_told(error))
+
+
+def _told(error: Exception) -> tuple[str, int]:
+    """What is said of an error that is none of ours, and the exit code."""
+    if is_out_of_memory(error):
+        return f"{OUT_OF_MEMORY}; run the command again", 4
+    if isinstance(error, OSError):
+        place = short(Path(os.fsdecode(error.filename))) if error.filename else "output"
+        return f"{place}: {error.strerror or error}", 2 if error.errno in NO_NAME else 4
+    if "embedded null" in str(error):
+        return "a name of a file or folder must not contain the character NUL", 2
+    what = f"{type(error).__name__}: {error}"
+    return f"{what}. This should not happen: COUNTERPOISE_TRACEBACK=1 shows where; please report it", 4
 
 
 def _call() -> int:

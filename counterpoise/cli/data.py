@@ -105,9 +105,9 @@ def download(
     name: Annotated[str, typer.Argument(help="A data set of `counterpoise ls data`.")], root: Root = None
 ) -> None:
     """Download a public data set from its mirrors, and check its published checksum; interrupted downloads are resumed."""
+    from counterpoise.cli.progress import DownloadBar
     from counterpoise.data.download import download as fetch
-    from counterpoise.data.download import progress_bar
 
-    with progress_bar() as progress:
-        paths = fetch(name, root, progress)
+    with DownloadBar() as bar:
+        paths = fetch(name, root, bar.show)
     typer.echo("\n".join(str(path) for path in paths))

@@ -105,16 +105,14 @@ def show(
     """Show one name: formula, paper, parameters, its parts, and what the server learns; of a run, these and what its parts recorded."""
     from rich.markup import escape
 
-    from counterpoise.cli.catalogue import CATALOGUE, find
+    from counterpoise.cli.catalogue import find
     from counterpoise.cli.terminal import screen
 
     console = screen(highlight=False, soft_wrap=True)
     if _is_run(name):
         _print_run(console, Path(name))
         return
-    find(name)
-    known = [(kind, registry.entry(name)) for kind, registry in CATALOGUE.items() if name in registry]
-    for number, (kind, entry) in enumerate(known):
+    for number, (kind, entry) in enumerate(find(name)):
         console.print("\n" * (number > 0) + f"[bold]{escape(name)}[/bold]  ({kind})")
         _print_entry(console, entry)
         if kind == "methods":

@@ -44,15 +44,13 @@ def by_sweep(listed: Sequence[Progress], found: Sequence[Progress]) -> list[Grou
 def best_runs(runs: Sequence[Progress], score: str) -> list[Progress]:
     """The finished run with the best score of each problem, in each sweep and outside of sweeps; the first of equals."""
     from counterpoise.metrics.catalogue import find
-    from counterpoise.results.progress import data_words, problem_words
 
     sign = -1 if find(score).lower else 1
     best: dict[tuple[Path | None, str], tuple[float, Progress]] = {}
     for run in runs:
         value = run.last(score)
-        if run.state == "done" and run.result is not None and value is not None:
-            config = run.result.config
-            place = run.sweep, problem_words(config, data_words(config))
+        if run.state == "done" and value is not None:
+            place = run.sweep, run.problem
             if place not in best or sign * value > best[place][0]:
                 best[place] = sign * value, run
     return [run for _, run in best.values()]

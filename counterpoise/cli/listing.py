@@ -86,8 +86,8 @@ def sort_key(word: str) -> Callable[[Progress], Any]:
         "state": lambda run: run.state,
         "when": lambda run: -run.changed,
         "data": lambda run: "",
-        "method": lambda run: run.result.method if run.result else "",
-        "seed": lambda run: run.result.seed if run.result else -1,
+        "method": lambda run: run.method,
+        "seed": lambda run: run.seed,
     }
     if word in names:
         return lambda run: (names[word](run), *_group(run))
@@ -104,17 +104,12 @@ def _best_first(score: float | None, sign: int) -> tuple[bool, float]:
 
 def _group(run: Progress) -> tuple[Any, ...]:
     """Data set, problem, method, seed; runs that cannot be read come first."""
-    from counterpoise.results.progress import data_words, problem_words
-
-    if run.result is None:
-        return "", "", "", -1, str(run.path)
-    config = run.result.config
-    return data_words(config), problem_words(config), run.result.method, run.result.seed, str(run.path)
+    return run.data, run.problem, run.method, run.seed, str(run.path)
 
 
 def _as_plain(run: Progress) -> dict[str, Any]:
     from counterpoise.metrics.catalogue import headline
-    from counterpoise.results.progress import data_words, problem_words
+    from counterpoise.results.progress import problem_words
 
     about: dict[str, Any] = {"folder": str(run.path), "state": run.state, "trouble": run.trouble}
     about["file"], about["sweep"] = run.file or None, None if run.sweep is None else str(run.sweep)
@@ -123,10 +118,10 @@ def _as_plain(run: Progress) -> dict[str, Any]:
         return about
     return {
         **about,
-        "method": run.result.method,
-        "data": data_words(run.result.config),
+        "method": run.method,
+        "data": run.data,
         "problem": problem_words(run.result.config),
-        "seed": run.result.seed,
+        "seed": run.seed,
         "round": run.round,
         "rounds": run.rounds,
         "scores": {key: run.last(key) for key in headline()},
@@ -181,17 +176,14 @@ def _cut(text: str, width: int) -> str:
 
 
 def _cells(run: Progress) -> Cells:
-    from counterpoise.results.progress import data_words, problem_words
-
-    result = run.result
     done = run.state in ("done", "unreadable")
     return {
         "run": str(run.path),
-        "method": result.method if result else "",
-        "problem": problem_words(result.config, data_words(result.config)) if result else "",
-        "data": data_words(result.config) if result else "",
+        "method": run.method,
+        "problem": run.problem,
+        "data": run.data,
         "file": run.file,
-        "seed": str(result.seed) if result else "",
+        "seed": str(run.seed) if run.result else "",
         "state": run.words,
         "short_state": run.state if done else f"{run.state} {run.round}/{run.rounds}",
         "accuracy": percent(run.last("accuracy")),

@@ -1,10 +1,18 @@
-"""The progress bar of a sweep; nothing where standard error is no terminal."""
+"""The progress bars of a sweep and of a download; nothing where standard error is no terminal."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.progress import BarColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
 
 from counterpoise.run.progress import Bar
 
@@ -36,3 +44,23 @@ class RunsBar(Bar):
             )
         words = f"{now.running} running" + (f" [red]{now.failed} failed[/red]" if now.failed else "")
         self._progress.update(self._tasks[now.what], completed=now.done + now.failed, words=words)
+
+
+class DownloadBar(Bar):
+    """Size, speed and time left of each file."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            DownloadColumn(),
+            TransferSpeedColumn(),
+            TimeRemainingColumn(),
+        )
+        self._tasks: dict[str, TaskID] = {}
+
+    def show(self, file: str, done: int, total: int) -> None:
+        """Update the bar of a file."""
+        if file not in self._tasks:
+            self._tasks[file] = self._progress.add_task(file, total=total)
+        self._progress.update(self._tasks[file], completed=done)

@@ -10,7 +10,6 @@ import urllib.error
 import urllib.request
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
@@ -154,34 +153,3 @@ def _write_whole(stream: IO[bytes], target: Path) -> None:
 
 def _silent(file: str, done: int, total: int) -> None:
     pass
-
-
-@contextmanager
-def progress_bar() -> Iterator[Progress]:
-    """A bar for each file, with size, speed and time left."""
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        TaskID,
-        TextColumn,
-        TimeRemainingColumn,
-        TransferSpeedColumn,
-    )
-    from rich.progress import Progress as Bars
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-    )
-    tasks: dict[str, TaskID] = {}
-    with Bars(*columns) as bars:
-
-        def progress(file: str, done: int, total: int) -> None:
-            if file not in tasks:
-                tasks[file] = bars.add_task(file, total=total)
-            bars.update(tasks[file], completed=done)
-
-        yield progress

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.data.skew import Counts
-from counterpoise.report.drawing import new_figure, save
+from counterpoise.report.drawing import new_figure, save, write_counts
 from counterpoise.report.heatmap import name_ticks
 from counterpoise.run.trained import need_pandas
 
@@ -54,17 +54,10 @@ class Confusion(NamedTuple):
         axes = figure.subplots()
         image = axes.imshow(self.shares, COLOURS, vmin=0, vmax=1, interpolation="nearest")
         if self.counts.size <= MOST_NUMBERS:
-            _write_counts(axes, self.counts, self.shares)
+            write_counts(axes, self.counts, self.shares, DARK)
         name_ticks(axes.xaxis, self.classes, side, 8.5)
         name_ticks(axes.yaxis, self.classes, side, 5)
         axes.set(xlabel="answer", ylabel="true class")
         figure.colorbar(image, ax=axes, label="share of the true class", shrink=0.8)
         figure.suptitle(title, parse_math=False)
         return figure
-
-
-def _write_counts(axes: Any, counts: Counts, shares: NDArray[np.float64]) -> None:
-    for (true, answer), count in np.ndenumerate(counts):
-        if count:
-            colour = "white" if shares[true, answer] > DARK else "black"
-            axes.text(answer, true, f"{count}", ha="center", va="center", fontsize=7, color=colour)

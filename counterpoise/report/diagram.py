@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from counterpoise.metrics.catalogue import find
 from counterpoise.report.drawing import new_figure, save
-from counterpoise.results.labels import score_words
 from counterpoise.results.ranking import Ranking
 from counterpoise.results.words import show_p
 
@@ -51,7 +51,7 @@ def _draw_axis(axes: Any, ranking: Ranking, score: str) -> None:
     axes.plot([0, distance], [0.5, 0.5], color=LINE, linewidth=1.2, marker="|", markersize=7)
     axes.text(0, 0.58, f"critical difference {ranking.critical_difference:.2f}", fontsize=8.5, va="bottom")
     found = "" if ranking.differs else ": no two methods differ significantly"
-    title = f"Average rank by {score_words(score)} over {ranking.blocks} blocks ({ranking.unit}); 1 is best"
+    title = f"Average rank by {find(score).words} over {ranking.blocks} blocks ({ranking.unit}); 1 is best"
     test = f"Friedman {show_p(ranking.p)}{found}"
     middle = ACROSS / 2
     axes.text(middle, 1.02, title, ha="center", va="center", fontsize=9.5, parse_math=False)

@@ -5,6 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoise.data.skew import Counts
+
 # Colours that colour-blind readers can distinguish (Okabe and Ito).
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000")
 MARKS = ("o", "s", "^", "v", "D")
@@ -19,6 +24,14 @@ def new_figure(width: float, height: float, arranged: bool = True) -> Any:
     figure = Figure(figsize=(width, height), dpi=DOTS, layout="constrained" if arranged else None)
     FigureCanvasAgg(figure)
     return figure
+
+
+def write_counts(axes: Any, counts: Counts, shades: NDArray[np.float64], dark: float) -> None:
+    """Each count into its cell, unless it is 0; white where the shade is above `dark`."""
+    for (row, column), count in np.ndenumerate(counts):
+        if count:
+            colour = "white" if shades[row, column] > dark else "black"
+            axes.text(column, row, f"{count}", ha="center", va="center", fontsize=7, color=colour)
 
 
 def save(figure: Any, path: Path) -> None:

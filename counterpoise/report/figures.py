@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from counterpoise.metrics.catalogue import find
 from counterpoise.report.drawing import COLOURS, MARKS, new_figure, save
 from counterpoise.report.html.classes import class_data
 from counterpoise.report.html.curves import curve
 from counterpoise.report.html.study import Numbers, Study
-from counterpoise.results.labels import score_words
 
 ENDINGS = (".png", ".svg")
 MOST_ACROSS = 3  # panels side by side
@@ -53,7 +53,7 @@ def draw_scores(study: Study) -> Any:
     for axes in panels:
         axes.set(xlabel="round")
         axes.xaxis.get_major_locator().set_params(integer=True)  # there is no round 7.5
-    panels[0].set(ylabel=f"{score_words(score)} in percent")
+    panels[0].set(ylabel=f"{find(score).words} in percent")
     return figure
 
 

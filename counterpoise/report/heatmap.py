@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from counterpoise.data.skew import Counts
-from counterpoise.report.drawing import new_figure, save
+from counterpoise.report.drawing import new_figure, save, write_counts
 
 COLOURS = "viridis_r"  # even steps in grey and for the colour-blind, without white, which stands for zero
 BAR = "#5f6b7a"
+DARK = 0.45  # of the scale of colours, above which numbers are white
 MOST_NUMBERS = 300  # cells up to which counts are written
 MOST_BARS = (
     2000  # above it one outline is drawn: there are fewer rows of pixels, and each bar takes a millisecond
@@ -58,15 +59,8 @@ def _draw_cells(axes: Any, counts: Counts) -> Any:
     )
     axes.spines[:].set_color(BAR)
     if counts.size <= MOST_NUMBERS:
-        _write_numbers(axes, counts, scale)
+        write_counts(axes, counts, np.ma.filled(scale(counts), 0.0), DARK)
     return image
-
-
-def _write_numbers(axes: Any, counts: Counts, scale: Any) -> None:
-    for (client, c), count in np.ndenumerate(counts):
-        if count:
-            colour = "white" if scale(count) > 0.45 else "black"
-            axes.text(c, client, f"{count}", ha="center", va="center", fontsize=7, color=colour)
 
 
 def name_ticks(axis: Any, names: Sequence[str], inches: float, most_per_inch: float) -> None:

@@ -6,7 +6,7 @@ import html
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from counterpoise.errors import one_line, printable
+from counterpoise.errors import few_digits, one_line, printable
 from counterpoise.metrics.catalogue import GROUPS, find, scored_on, worth_showing
 from counterpoise.results.words import plural
 
@@ -38,7 +38,7 @@ def five_lines(summary: Mapping[str, Any], facts: Facts) -> list[str]:
         printable(line)
         for line in (
             f"{summary['method']} on {facts.data}: {len(facts.classes)} classes, {facts.clients} clients, {facts.model}, seed {summary['seed']}",
-            f"{plural(rounds, 'round')} in {summary['seconds']:.3g} s, {bytes_sent:,.3g} MB sent, {summary['skipped_rounds']} rounds skipped ({summary['engine']} on {summary['device']})",
+            f"{plural(rounds, 'round')} in {few_digits(summary['seconds'])} s, {few_digits(bytes_sent)} MB sent, {summary['skipped_rounds']} rounds skipped ({summary['engine']} on {summary['device']})",
             f"{scored_on(summary).removeprefix('the ')}: "
             + "; ".join([", ".join(_score(summary, key) for key in SCORES), *_class_found(summary)]),
             "recall: " + ("; ".join([*groups, *lowest]) or "unknown"),

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from counterpoise.core.rounds import counted
 from counterpoise.data.skew import Counts
 from counterpoise.metrics.catalogue import TEST_SET, find, shown_in
-from counterpoise.report.drawing import new_figure, save
+from counterpoise.report.drawing import COLOURS, new_figure, save
 from counterpoise.report.heatmap import draw_heatmap
+from counterpoise.results.results import by_round
 from counterpoise.run.giving_up import Rows
 from counterpoise.run.listener import Listener
 from counterpoise.run.store.seal import read_sealed
 from counterpoise.run.store.stored import Run
 
-# Colours that colour-blind readers can distinguish (Okabe and Ito).
-COLOURS = ("#000000", "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9")
+BLACK_FIRST = (COLOURS[-1], *COLOURS[:-1])  # accuracy, which all others are seen against
 LOSSES: dict[str, tuple[str, Callable[[Mapping[str, Any]], Any]]] = {
     "training": ("#555555", lambda row: row["loss"]),
     "test": ("#CC79A7", lambda row: row.get("cross_entropy")),
@@ -35,8 +35,8 @@ def draw_curves(
     figure = new_figure(7.5, 5.5)
     scores, loss = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
     drawn = shown_in("curve")
-    for name, colour in zip(drawn, itertools.cycle(COLOURS), strict=False):
-        known = [(counted(row["round"]), row[name]) for row in rows if row.get(name) is not None]
+    for name, colour in zip(drawn, itertools.cycle(BLACK_FIRST), strict=False):
+        known = by_round(rows, methodcaller("get", name))
         if known:
             scores.plot(
                 *zip(*known, strict=True),
@@ -48,7 +48,7 @@ def draw_curves(
     scores.set(ylim=(0, 1), ylabel=f"on {where}", title=title)
     figure.legend(loc="outside lower center", frameon=False, ncols=len(drawn), fontsize=8)
     for name, (colour, read) in LOSSES.items():
-        known = [(counted(row["round"]), read(row)) for row in rows if read(row) is not None]
+        known = by_round(rows, read)
         if known:
             loss.plot(*zip(*known, strict=True), color=colour, label=name, linewidth=1.2)
     loss.set(xlabel="round", ylabel="loss")

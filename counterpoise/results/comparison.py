@@ -76,11 +76,11 @@ def compare_results(
     targets = {problem: _target(runs, problem, score, target) for problem in problems}
     known = scores_in(finished)
     further = [name for name in shown_in("table") if name in known]
+    pairs = (Labels(problem, method) for problem in problems for method in methods)
     rows = tuple(
-        make_row(problem, method, runs[pair], score, at, targets[problem], further)
-        for problem in problems
-        for method in methods
-        if (pair := Labels(problem, method)) in runs
+        make_row(*pair, runs[pair], score, at, targets[pair.problem], further)
+        for pair in pairs
+        if pair in runs
     )
     scores = read_scores(rows, score)
     verdicts = judge(scores, problems, methods, chosen, score, overlaps(runs))

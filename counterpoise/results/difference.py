@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from counterpoise.core.rounds import counted
-from counterpoise.metrics.catalogue import headline
+from counterpoise.metrics.catalogue import capital, headline
 from counterpoise.results.results import HOW, RunResult, samples_of
 from counterpoise.run.config.experiment import dotted
 from counterpoise.run.summary import best_of
@@ -38,8 +38,7 @@ class Difference(NamedTuple):
     def words(self) -> str:
         """The result of the comparison in a sentence."""
         causes = [_config_words(self.config), *_record_words(self)]
-        sentence = f"{', '.join(causes)}: {self._result_words()}."
-        return sentence[0].upper() + sentence[1:]
+        return capital(f"{', '.join(causes)}: {self._result_words()}.")
 
     def _result_words(self) -> str:
         shorter = min(self.rounds)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from counterpoise.core.rounds import counted
-from counterpoise.results.results import RunResult
+from counterpoise.results.results import RunResult, by_round
 
 MOST = 40  # entries of one chart that are listed one by one
 WIDEST = 12  # classes of a flow that is shown as a table too: its rows fit 120 characters
@@ -16,16 +16,14 @@ CORNER = "from | to"
 def inside_lines(run: RunResult) -> Iterator[str]:
     """For each chart its last values."""
     for chart in run.record.get("charts", []):
-        known = [
-            (counted(row["round"]), value) for row in run.rows if (value := _read(row, chart)) is not None
-        ]
-        if known:
+        if known := by_round(run.rows, partial(recorded, chart)):
             yield ""
             yield f"{chart['part']}: {chart['title'].lower()}, after round {known[-1][0]}"
             yield from KINDS[chart["kind"]](known[-1][1], chart, run.record)
 
 
-def _read(row: Mapping[str, Any], chart: Mapping[str, Any]) -> Any:
+def recorded(chart: Mapping[str, Any], row: Mapping[str, Any]) -> Any:
+    """The values of a chart in a round's row; None where it has none."""
     return row.get("diagnostics", {}).get(chart["part"], {}).get(chart["name"])
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from counterpoise.core.method import METHODS, PARTS, MethodSpec, find_entry, read_spec
-from counterpoise.metrics.catalogue import find
 from counterpoise.results.results import HOW, RunResult
 
 Piece = tuple[str, dict[str, Any]]  # name of a method or part, and its arguments
@@ -81,10 +80,6 @@ def _without_repeats(problems: list[dict[str, Any]], results: Sequence[Configure
     ]
     repeats = [*(["data.seed"] if splits else []), *drawn]
     return [{key: value for key, value in problem.items() if key not in repeats} for problem in problems]
-
-
-def score_words(score: str) -> str:
-    return find(score).words
 
 
 def show(value: Any) -> str:

@@ -27,6 +27,7 @@ def notes_of(rows: Sequence[Row], runs: Runs, at: At, baseline: str, repeated: i
         *_on_skipped(runs),
         *_on_stopped(runs),
         *_on_versions(runs),
+        *_on_data(runs),
         *_on_collapsed(runs),
         *_on_silent_classes(runs),
         *_on_baseline(rows, problems, baseline),
@@ -84,6 +85,22 @@ def _on_versions(runs: Runs) -> Iterator[str]:
         if len(alike) > 1:
             seeds = " and ".join(f"seed {', '.join(map(str, ours))}" for ours in alike.values())
             yield f"{method}{on_problem(problem)}: {seeds} ran with different versions of {listed(names)}."
+
+
+def _on_data(runs: Runs) -> Iterator[str]:
+    """Methods whose runs of one seed had other samples or clients: a pair of them differs in more than the method."""
+    by_seed: dict[tuple[str, int], dict[str, list[str]]] = {}
+    for (problem, method), ours in runs.items():
+        for seed, run in ours.items():
+            if sha256 := run.record.get("data_sha256"):
+                by_seed.setdefault((problem, seed), {}).setdefault(sha256, []).append(method)
+    apart: dict[tuple[str, str], list[int]] = {}
+    for (problem, seed), methods in sorted(by_seed.items()):
+        if len(methods) > 1:
+            apart.setdefault((problem, " against ".join(map(listed, methods.values()))), []).append(seed)
+    for (problem, which), seeds in apart.items():
+        where = f"{on_problem(problem)}, seed {', '.join(map(str, seeds))}"
+        yield f"{which}{where}: they ran on different data (by SHA-256), and differ not by the method alone."
 
 
 def _on_collapsed(runs: Runs) -> Iterator[str]:

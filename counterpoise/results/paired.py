@@ -11,19 +11,18 @@ import math
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from statistics import fmean
-from typing import TypeAlias
 
 import numpy as np
 
 from counterpoise.results.cells import DECIMALS
 from counterpoise.results.statistics import (
     ALPHA,
+    Interval,
     SignedRank,
     signed_rank,
 )
 from counterpoise.results.student import mean_interval, mean_p
 
-Interval: TypeAlias = tuple[float, float]
 LEAST = math.nextafter(0.0, 1.0)  # a bound that only excludes zero
 MOST_PIECES = 1_000  # above it, bounds are found by bisection: with so many pairs, ties hardly bend p
 UNIT = 4 * 10**DECIMALS  # of whole numbers in which averages of two, and points between them, are whole too

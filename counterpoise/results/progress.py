@@ -37,6 +37,24 @@ class Progress(NamedTuple):
         return int(self.result.config["rounds"]) if self.result else 0
 
     @property
+    def method(self) -> str:
+        return self.result.method if self.result else ""
+
+    @property
+    def seed(self) -> int:
+        return self.result.seed if self.result else -1
+
+    @property
+    def data(self) -> str:
+        """Name of the data set, or of the user's file."""
+        return data_words(self.result.config) if self.result else ""
+
+    @property
+    def problem(self) -> str:
+        """What the run works on, with the name of the user's file."""
+        return problem_words(self.result.config, self.data) if self.result else ""
+
+    @property
     def file(self) -> str:
         """Name of the experiment's file, where it is known."""
         return str(self.result.record.get("file", "")) if self.result else ""

@@ -6,8 +6,9 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 
+from counterpoise.metrics.catalogue import find
 from counterpoise.results.cells import At, Row, lower_is_better
-from counterpoise.results.labels import Labels, Runs, score_words
+from counterpoise.results.labels import Labels, Runs
 from counterpoise.results.recommendation import Change, Claim, Confidence, Recommendation, surest
 from counterpoise.results.results import RunResult
 from counterpoise.results.statistics import ALPHA
@@ -51,7 +52,7 @@ def _needs_all_data(row: Row, runs: Runs) -> bool:
 def _recommend(
     place: str, rows: Mapping[str, Sequence[Row]], judged: Mapping[str, Verdict], baseline: str, score: str
 ) -> Recommendation:
-    words = score_words(score)
+    words = find(score).words
     claims = _claims(rows, judged, baseline, score)
     if not claims:
         why = f"{len(rows) - 1} {'other was' if len(rows) == 2 else 'others were'} tried"

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
+from counterpoise.errors import few_digits
+from counterpoise.results.statistics import Interval
 from counterpoise.results.verdicts import where_judged
-from counterpoise.results.words import show_interval
+from counterpoise.results.words import with_interval
 
 Confidence: TypeAlias = Literal["high", "fair", "low", "none"]  # none: it cannot be told
 LEVELS: Sequence[Confidence] = ("none", "low", "fair", "high")
-Interval: TypeAlias = tuple[float, float]
 SAME = 0.05  # points of accuracy, or share of a cost, below which two are called the same
 
 
@@ -93,7 +94,7 @@ class Recommendation(NamedTuple):
     @property
     def _gain(self) -> str:
         mean = f"{self.score} {100 * self.difference:+.1f} points against {self.baseline}"
-        return mean if self.interval is None else f"{mean} (95 % interval {show_interval(self.interval)})"
+        return with_interval(mean, self.interval)
 
     def _recall_words(self) -> Iterator[str]:
         if self.recall is not None:
@@ -114,7 +115,11 @@ class Recommendation(NamedTuple):
         )
         for what, ratio in {"time": self.seconds, "traffic": self.bytes}.items():
             if ratio is not None:
-                yield f"the same {what}" if abs(ratio - 1) < SAME else f"{ratio:.2g} times the {what}"
+                yield (
+                    f"the same {what}"
+                    if abs(ratio - 1) < SAME
+                    else f"{few_digits(ratio, 2)} times the {what}"
+                )
 
 
 def opening(found: Sequence[Recommendation]) -> list[str]:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from counterpoise.core.method import build_method
+from counterpoise.core.rounds import counted
 from counterpoise.errors import ConfigError, CounterpoiseError, DataError
 from counterpoise.run.config.experiment import binding, make_experiment
 from counterpoise.run.giving_up import why_given_up
-from counterpoise.run.store.folder import RunFolder, parse_rows
+from counterpoise.run.store.folder import CONFIG, RunFolder, parse_rows
 from counterpoise.run.store.rows import check_rounds, check_times
 from counterpoise.run.store.seal import SEAL, check_files, digest_of, read_object, read_sealed
 from counterpoise.system.toml import read_toml
@@ -90,6 +91,13 @@ class RunResult(NamedTuple):
         """The config without method, seed and execution: runs that share it may be compared seed by seed."""
         kept = {key: value for key, value in self.config.items() if key not in (*HOW, "method", "seed")}
         return json.dumps(kept, sort_keys=True)
+
+
+def by_round(
+    rows: Iterable[Mapping[str, Any]], read: Callable[[Mapping[str, Any]], Any]
+) -> list[tuple[int, Any]]:
+    """Rounds, counted from 1, and what is read from their rows; without those where nothing is found."""
+    return [(counted(row["round"]), value) for row in rows if (value := read(row)) is not None]
 
 
 def names_of(names: Sequence[str], clients: int) -> list[str]:
@@ -205,7 +213,7 @@ def _below(path: Path) -> Iterator[Path]:
         raise ConfigError(
             f"{path} is not a folder; it must be the folder of a run, or one that contains runs"
         )
-    found = (config.parent for config in path.rglob("config.toml") if _holds_run(config.parent))
+    found = (config.parent for config in path.rglob(CONFIG) if _holds_run(config.parent))
     yield from sorted(run for run in found if TUNING not in run.relative_to(path).parts)
 
 

@@ -15,6 +15,7 @@ from counterpoise.results.cells import DECIMALS, Row
 
 ALPHA = 0.05
 Floats = NDArray[np.float64]
+Interval: TypeAlias = tuple[float, float]
 Scores: TypeAlias = dict[tuple[str, str], dict[int, float]]  # by problem and method, then by seed
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from counterpoise.results.cells import DECIMALS
-from counterpoise.results.statistics import ALPHA
+from counterpoise.results.statistics import ALPHA, Interval
 
 
 def mean_error(differences: Sequence[float], overlap: float = 0.0) -> float:
@@ -35,7 +35,7 @@ def mean_p(differences: Sequence[float], overlap: float = 0.0) -> float:
 
 def mean_interval(
     differences: Sequence[float], overlap: float = 0.0, alpha: float = ALPHA
-) -> tuple[float, float] | None:
+) -> Interval | None:
     """Student's interval of the mean, by default of 95 %; None with fewer than two values."""
     from scipy.stats import t
 

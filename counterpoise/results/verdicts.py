@@ -6,11 +6,12 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
+from counterpoise.metrics.catalogue import find
 from counterpoise.results.cells import lower_is_better
-from counterpoise.results.labels import score_words
 from counterpoise.results.paired import PairedTest
 from counterpoise.results.statistics import (
     ALPHA,
+    Interval,
     Scores,
     blocks_of,
     cohen_dz,
@@ -20,7 +21,7 @@ from counterpoise.results.statistics import (
     name_blocks,
     problems_are_blocks,
 )
-from counterpoise.results.words import on_problem, plural, show_interval, show_p
+from counterpoise.results.words import on_problem, plural, show_p, with_interval
 
 Judgement: TypeAlias = Literal["better", "worse", "no evidence"]
 Test: TypeAlias = Literal["signed ranks", "corrected t"]
@@ -38,7 +39,7 @@ class Verdict(NamedTuple):
     pairs: int
     difference: float  # mean over pairs
     # Excludes zero exactly if adjusted < 5 %; None: the pairs bound nothing
-    interval: tuple[float, float] | None
+    interval: Interval | None
     p: float  # two-sided
     adjusted: float  # by Holm over the methods compared on this problem
     effect: dict[str, float | None]  # "rank_biserial" (of matched pairs) and "cohen_dz"
@@ -154,8 +155,8 @@ def where_judged(problem: str) -> str:
 
 
 def _difference(verdict: Verdict) -> str:
-    mean = f"{score_words(verdict.score)} {100 * verdict.difference:+.1f} points"
-    return mean if verdict.interval is None else f"{mean} (95 % interval {show_interval(verdict.interval)})"
+    mean = f"{find(verdict.score).words} {100 * verdict.difference:+.1f} points"
+    return with_interval(mean, verdict.interval)
 
 
 def _limits(verdict: Verdict, informative: int, tests: int) -> str:

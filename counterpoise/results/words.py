@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from counterpoise.results.statistics import ALPHA
+from counterpoise.results.statistics import ALPHA, Interval
 
 SMALL = 0.001  # below which a p is not written out
 FINE = 1e-4  # points, below which a bound is not written out
@@ -39,7 +39,12 @@ def _digits(p: float) -> str:
     return next(text for text in shown if (float(text) < ALPHA) == (p < ALPHA))
 
 
-def show_interval(interval: tuple[float, float]) -> str:
+def with_interval(mean: str, interval: Interval | None) -> str:
+    """A mean with its interval, where there is one."""
+    return mean if interval is None else f"{mean} (95 % interval {show_interval(interval)})"
+
+
+def show_interval(interval: Interval) -> str:
     """Both bounds in points."""
     return " to ".join(_bound(100 * bound) for bound in interval)
 

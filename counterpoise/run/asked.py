@@ -4,60 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any, NamedTuple, SupportsFloat
+from typing import Any, SupportsFloat
 
 import torch
 from torch import nn
 
-from counterpoise.core.local import Local
 from counterpoise.core.method import Method, MethodSpec
 from counterpoise.data.federation import Federation
 from counterpoise.data.skew import describe, imbalance_of
-from counterpoise.engines.choose import EngineSettings
-from counterpoise.privacy.settings import PrivacySettings
-from counterpoise.registry.settings import settings_of
-from counterpoise.server.cohort import Cohort
+from counterpoise.run.simulation import Simulation
 
 MODEL_KEYS = ("weights", "freeze", "head")
 DIGITS = 3  # of measured numbers in labels
 
 
-class Asked(NamedTuple):
-    """Settings as they were asked for; a simulation may hold others, such as the cohort of a pooled run."""
-
-    engine: EngineSettings
-    local: Local
-    cohort: Cohort
-    privacy: PrivacySettings
-
-
-def read_settings(engine: Any = None, local: Any = None, cohort: Any = None, privacy: Any = None) -> Asked:
-    """Each as it is, or of a dict as in a config; an engine may be its name and a cohort its size."""
-    return Asked(
-        settings_of(EngineSettings, engine, "name"),
-        settings_of(Local, local),
-        settings_of(Cohort, cohort, "size"),
-        settings_of(PrivacySettings, privacy),
-    )
-
-
 def asked_config(
+    simulation: Simulation,
     federation: Federation,
     method: MethodSpec | Method,
     model: str | nn.Module,
-    asked: Asked,
     settings: Mapping[str, Any],
-    **given: Any,
 ) -> dict[str, Any]:
-    """The tables of what `simulate` was given; how it is executed is left out."""
+    """The tables of what `simulate` was given; how it is executed is left out.
+
+    The federation is the given one: that of a pooled simulation has all samples on one client.
+    """
     named = {"name": model if isinstance(model, str) else type(model).__name__}
     return {
-        **given,
+        "rounds": simulation.rounds,
+        "seed": simulation.seed,
+        "patience": simulation.patience,
         "method": _spec_of(method),
         "model": named | {key: settings.get(key) for key in MODEL_KEYS},
-        "local": asdict(asked.local),
-        "cohort": asdict(asked.cohort),
-        "privacy": asdict(asked.privacy),
+        "local": asdict(simulation.work.local),
+        "cohort": asdict(simulation.cohort),
+        "privacy": asdict(simulation.work.privacy),
         **_tables_of(federation),
     }
 

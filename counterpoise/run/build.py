@@ -24,8 +24,7 @@ from counterpoise.models.heads import Head
 from counterpoise.parts.optimizer import with_local
 from counterpoise.privacy.settings import PrivacySettings
 from counterpoise.registry.schema import Count, Seed
-from counterpoise.registry.settings import check_arguments
-from counterpoise.run.asked import read_settings
+from counterpoise.registry.settings import check_arguments, settings_of
 from counterpoise.run.checks import (
     check_apart,
     check_cohort_size,
@@ -72,17 +71,18 @@ def build_simulation(
     Settings may be a dict, as in a config; an engine may be its name and a cohort its size.
     """
     check_pieces(federation, model)
-    rounds, seed = check_arguments("simulate", build_simulation, rounds=rounds, seed=seed)
-    weights, freeze, head, patience = check_arguments(
-        "simulate", build_simulation, weights=weights, freeze=freeze, head=head, patience=patience
+    plain = {"rounds": rounds, "seed": seed, "weights": weights, "freeze": freeze, "head": head}
+    rounds, seed, weights, freeze, head, patience = check_arguments(
+        "simulate", build_simulation, **plain, patience=patience
     )
-    engine, local, cohort, privacy = read_settings(engine, local, cohort, privacy)
+    engine, cohort = settings_of(EngineSettings, engine, "name"), settings_of(Cohort, cohort, "size")
+    local, privacy = settings_of(Local, local), settings_of(PrivacySettings, privacy)
     dtype: torch.dtype = getattr(torch, engine.dtype)
     check_sizes(local, rounds, dtype)
     check_cohort_size(cohort, federation)
     method = method if isinstance(method, Method) else build_method(method)
     check_apart(method, privacy, probes)
-    method, federation, cohort = pool(method, federation, cohort, local, seed)
+    method, federation = pool(method, federation, cohort, local, seed)
     federation = federation.to(choose_device(engine.device), dtype)
     composed = with_local(method, local)
     start = Start(draw_parameters, weights, freeze, head)

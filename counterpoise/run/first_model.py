@@ -47,15 +47,13 @@ def first_module(
     start: Start,
 ) -> nn.Module:
     """A model given by name starts from parameters drawn for the seed; a module as it is, unless they are to be drawn."""
-    shape, classes, draw_parameters = federation.input_shape, len(federation.classes), start.draw_parameters
+    classes, place = len(federation.classes), (federation.train.x.device, dtype)
     if isinstance(model, str):
-        model, draw_parameters = build_named_model(model, {}, shape, classes, seed)
+        model, drawn = build_named_model(model, {}, federation.input_shape, classes, seed)
+        start = start._replace(draw_parameters=drawn)
     refuse_lazy(model)
-    place = federation.train.x.device, dtype
-    example, stream = partial(first_inputs, federation, place), generator(seed, "init")
-    module = adapt_model(
-        method, model, stream, draw_parameters, start.head, start.freeze, place, example, classes
-    )
+    example = partial(first_inputs, federation, place)
+    module = adapt_model(method, model, start, generator(seed, "init"), place, example, classes)
     start_from(module, start.weights)
     return module
 
@@ -75,10 +73,8 @@ def build_named_model(
 def adapt_model(
     method: Method,
     module: nn.Module,
+    start: Start,
     stream: torch.Generator,
-    draw_parameters: bool,
-    head: Head | None,
-    patterns: Sequence[str],
     place: tuple[torch.device, torch.dtype],
     example: Callable[[nn.Module], Tensor],
     classes: int,
@@ -90,7 +86,7 @@ def adapt_model(
     """
 
     def adapt(module: nn.Module) -> nn.Module:
-        return method.adapt(freeze(exchange_head(module, head), patterns)).to(*place)
+        return method.adapt(freeze(exchange_head(module, start.head), start.freeze)).to(*place)
 
     own = _copied(module)
     known = set(own.modules())
@@ -101,10 +97,12 @@ def adapt_model(
         own = with_found_head(own, example(own), classes, str(error))
         known = set(own.modules())
         adapted = adapt(own)
-    check_patterns(adapted, patterns)
-    for layer in [adapted] if draw_parameters else [one for one in adapted.modules() if one not in known]:
+    check_patterns(adapted, start.freeze)
+    for layer in (
+        [adapted] if start.draw_parameters else [one for one in adapted.modules() if one not in known]
+    ):
         initialise(layer, stream)
-    return freeze(adapted, patterns)
+    return freeze(adapted, start.freeze)
 
 
 def _copied(module: nn.Module) -> nn.Module:

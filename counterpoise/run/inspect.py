@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from counterpoise.data.federation import Federation
 from counterpoise.data.own import kind_of, open_data
 from counterpoise.data.prepare import assigned_federation, split_federation
 from counterpoise.data.skew import SkewReport, describe
+from counterpoise.errors import few_digits
 from counterpoise.run.assemble import load_dataset, load_federation
 from counterpoise.run.config.experiment import make_experiment, open_experiment
 from counterpoise.system.toml import override
@@ -43,9 +45,7 @@ def look_at(
 
 
 def _overridden(data: Mapping[str, Any], overrides: Sequence[str]) -> Federation:
-    tables: dict[str, Any] = {"data": data}
-    for assignment in overrides:
-        tables = override(tables, assignment)
+    tables: dict[str, Any] = reduce(override, overrides, {"data": data})
     experiment = make_experiment(tables, "inspect")
     if "partition" in tables:
         return load_federation(experiment)
@@ -78,7 +78,7 @@ def report_lines(federation: Federation) -> Iterator[str]:
     counts = federation.counts().numpy()
     totals, skew = counts.sum(0), describe(counts)
     yield f"{federation.name}: {totals.sum()} training and {len(federation.test.y)} test samples, {len(totals)} classes, {len(counts)} clients"
-    yield f"imbalance: {skew.global_imbalance:.3g} to 1 (largest over smallest class)"
+    yield f"imbalance: {few_digits(skew.global_imbalance)} to 1 (largest over smallest class)"
     yield from (f"note: {note}" for note in federation.notes)
     yield ""
     yield "class                     samples   share   clients that hold it"
@@ -95,7 +95,7 @@ def _client_lines(
     yield ""
     yield "client                    samples   imbalance   missing classes   divergence from all"
     for k in range(min(len(names), MOST_CLIENTS)):
-        yield f"{names[k][:24]:<24} {skew.sizes[k]:>8} {skew.local_imbalance[k]:>11.3g} {skew.missing_classes[k]:>17} {skew.divergence[k]:>21.3f}"
+        yield f"{names[k][:24]:<24} {skew.sizes[k]:>8} {few_digits(skew.local_imbalance[k]):>11} {skew.missing_classes[k]:>17} {skew.divergence[k]:>21.3f}"
     if len(names) > MOST_CLIENTS:
         yield f"... and {len(names) - MOST_CLIENTS} more"
     summary = skew.summary()

@@ -17,19 +17,19 @@ from counterpoise.server.cohort import Cohort
 
 def pool(
     method: Method, federation: Federation, cohort: Cohort, local: Local, seed: int
-) -> tuple[Method, Federation, Cohort]:
-    """The run as it is, or, where a part pools, with all samples on one client, which is asked in every round.
+) -> tuple[Method, Federation]:
+    """The run as it is, or, where a part pools, with all samples on one client.
 
-    The other clients are left without training samples, but with what they hold out: they are still scored by name.
+    That one is asked in every round, whatever the cohort: the other clients are left without training samples, but with
+    what they hold out, by which they are still scored by name.
     """
     part = method.pools
     if part is None:
-        return method, federation, cohort
+        return method, federation
     budget = _budget(part, federation, cohort, local, seed)
     # Last: the steps are counted after other parts have prepared the samples.
     parts = (*(other for other in method.parts if other is not part), budget)
-    everyone = replace(cohort, size=None, sampling="exact")
-    return replace(method, parts=parts), pooled(federation), everyone
+    return replace(method, parts=parts), pooled(federation)
 
 
 def pooled(federation: Federation) -> Federation:

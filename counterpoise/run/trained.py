@@ -24,7 +24,7 @@ from counterpoise.models.heads import has_features
 from counterpoise.models.pretrained import load_weights
 from counterpoise.parts.optimizer import with_local
 from counterpoise.run.config.experiment import Experiment
-from counterpoise.run.first_model import adapt_model, build_named_model
+from counterpoise.run.first_model import Start, adapt_model, build_named_model
 
 
 class Predictions(NamedTuple):
@@ -132,10 +132,9 @@ def build_trained(
     place = torch.device("cpu"), getattr(torch, experiment.engine.dtype)
     stream = generator(experiment.seed, "init")
     kind = torch.int64 if form.scaling.whole else place[1]  # token ids are looked up, not multiplied
-    example, frozen = example_of(form.shape, (place[0], kind)), tuple(given.freeze or ())
-    module = adapt_model(
-        method, module, stream, drawn, given.head, frozen, place, lambda _: example, len(form.classes)
-    )
+    example = example_of(form.shape, (place[0], kind))
+    start = Start(drawn, freeze=tuple(given.freeze or ()), head=given.head)
+    module = adapt_model(method, module, start, stream, place, lambda _: example, len(form.classes))
     if lacking := load_weights(module, weights):
         raise DataError(f"{weights} lacks {lacking[0]}, which the model has")
     return TrainedModel(whole_network(module).requires_grad_(False), how, decision=decision)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from counterpoise.results.statistics import ALPHA, fewest_pairs, problems_are_blocks
 from counterpoise.results.words import on_problem, plural
+from counterpoise.run.store.seal import read_object
 from counterpoise.sweep.grids import grid_of
 from counterpoise.sweep.jobs import problems_of
 from counterpoise.sweep.sweep import Sweep
@@ -38,12 +38,16 @@ def foreseen(sweep: Sweep) -> list[str]:
 
 def edge_notes(sweep: Sweep, out: Path) -> list[str]:
     """Numbers that tuning chose at the edge of their grid, where better ones may lie beyond it."""
-    path = out / TUNING_FILE
-    if sweep.tune is None or not path.is_file():
+    tuned = None if sweep.tune is None else read_object(out / TUNING_FILE)
+    if sweep.tune is None or tuned is None:
         return []
-    chosen = json.loads(path.read_text())["searches"]
     grids = {entry.name: grid_of(entry, sweep.tune) for entry in sweep.methods}
-    return [note for one in chosen if one["method"] in grids for note in _edges(one, grids[one["method"]])]
+    return [
+        note
+        for one in tuned["searches"]
+        if one["method"] in grids
+        for note in _edges(one, grids[one["method"]])
+    ]
 
 
 def _edges(search: Mapping[str, Any], grid: Mapping[str, Any]) -> Iterator[str]:

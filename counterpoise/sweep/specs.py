@@ -81,9 +81,9 @@ def describe_setting(setting: Mapping[str, Any]) -> str:
     return " ".join(_word(value) if key == "name" else f"{key}={_word(value)}" for key, value in words)
 
 
-def as_name(text: str) -> str:
-    """The text as part of a file name."""
-    return re.sub(r"[^A-Za-z0-9+_.=-]+", "-", text).strip("-.")[:80]
+def as_name(text: str, most: int = 80) -> str:
+    """The text as part of a file name, of at most so many characters: those who cut must tell equal ones apart."""
+    return re.sub(r"[^A-Za-z0-9+_.=-]+", "-", text).strip("-.")[:most]
 
 
 def _arguments(arguments: Mapping[str, Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import reduce
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -90,19 +91,14 @@ class Sweep(Settings):
         return {"table.score": self.table.score} | ({"tune.score": self.tune.score} if self.tune else {})
 
 
-def load_sweep(path: Path, overrides: Iterable[str] = ()) -> Sweep:
-    """The sweep of a sweep's folder, with overrides applied; paths are taken as they are."""
-    return _overridden(read_toml(path), path, overrides)
+def load_sweep(path: Path) -> Sweep:
+    """The sweep of a sweep's folder; paths are taken as they are."""
+    return make_sweep(read_toml(path), short(path))
 
 
 def open_sweep(path: Path, overrides: Iterable[str] = ()) -> Sweep:
     """The sweep of a user's file: its relative paths are looked up beside it, those of overrides are not."""
-    return _overridden(beside_sweep(read_toml(path), path), path, overrides)
-
-
-def _overridden(tables: Table, path: Path, overrides: Iterable[str]) -> Sweep:
-    for assignment in overrides:
-        tables = override(tables, assignment)
+    tables: Table = reduce(override, overrides, beside_sweep(read_toml(path), path))
     return make_sweep(tables, short(path))
 
 

@@ -6,14 +6,15 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from counterpoise.errors import CounterpoiseError, first_few, printable
+from counterpoise.errors import CounterpoiseError, few_digits, first_few, printable
 from counterpoise.metrics.catalogue import find, headline, scored_on
 from counterpoise.metrics.scores import worst_class
 from counterpoise.results.cells import Cell
 from counterpoise.results.labels import show
 from counterpoise.results.privacy import privacy_report
-from counterpoise.results.results import RunResult, find_runs, read_result
+from counterpoise.results.results import RunResult, read_result
 from counterpoise.run.learned import learned_in
+from counterpoise.run.store.folder import CONFIG
 from counterpoise.trained.answers import BY_PROBABILITY, CALLED, called_from, scores_at_threshold
 from counterpoise.trained.load import LoadedRun
 
@@ -53,7 +54,7 @@ def _data(run: LoadedRun) -> list[str]:
         ratio = max(held) / min(held)
         rarest, most = run.classes[counts.index(min(counts))], run.classes[counts.index(max(counts))]
         lines.append(
-            f"- imbalance: largest over smallest class {ratio:.4g} ({plain(most)} {max(counts):,}, {plain(rarest)} {min(counts):,})"
+            f"- imbalance: largest over smallest class {few_digits(ratio, 4)} ({plain(most)} {max(counts):,}, {plain(rarest)} {min(counts):,})"
         )
     if skew := run.result.record.get("skew"):
         lines.append(
@@ -113,11 +114,14 @@ def _answers(run: LoadedRun) -> list[str]:
 
 
 def seeds_beside(run: RunResult) -> list[RunResult]:
-    """Finished runs of the same problem and method in the folder that holds this one, itself included, one per seed."""
+    """Finished runs of the same problem and method beside this one, itself included, one per seed.
+
+    Nothing below them is looked at: the folder that holds a run may be a home, with all that is in it.
+    """
     found = {run.seed: run}
-    for path in find_runs([run.path.resolve().parent]):
+    for config in sorted(run.path.resolve().parent.glob(f"*/{CONFIG}")):
         try:
-            other = read_result(path)
+            other = read_result(config.parent)
         except CounterpoiseError:  # not ours to report
             continue
         same = other.problem == run.problem and other.config["method"] == run.config["method"]

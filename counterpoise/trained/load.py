@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 from counterpoise.data.preprocessing import Preprocessing, preprocessing_from_json
+from counterpoise.data.root import sha256_of
 from counterpoise.errors import ConfigError, DataError, RunError, short
 from counterpoise.metrics.threshold import Decision
 from counterpoise.report.outcome import Facts
@@ -92,7 +92,7 @@ class LoadedRun(RunOutcome):
         path = self._folder.model
         if not path.is_file():
             raise DataError(f"{path} is missing; put it back, or {self._folder.resume_hint()}")
-        self._check(path.name, hashlib.sha256(path.read_bytes()).hexdigest())
+        self._check(path.name, sha256_of(path))
         return build_trained(self.experiment, self.preprocessing, path, self.decision)
 
     def _check(self, name: str, digest: str) -> None:

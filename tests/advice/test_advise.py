@@ -270,6 +270,12 @@ def test_advice_takes_no_folder_of_something_else(file: str, what: str, tmp_path
     assert [path.name for path in tmp_path.iterdir()] == [file]
 
 
+def test_a_folder_with_advice_on_another_federation_is_refused(plain: Advice) -> None:
+    """It gave the recommendation for the first one, without a word."""
+    with pytest.raises(ConfigError, match="holds advice on other data; name another folder"):
+        ask(blobs((120, 13)), plain.out)
+
+
 def test_what_is_no_federation_is_refused_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="federation must be a Federation"):
         cp.advise([1, 2], out=tmp_path)  # type: ignore[arg-type]

@@ -18,6 +18,7 @@ from counterpoise.advice.trials import Trial
 from counterpoise.results.results import RunResult
 
 ROUNDS = 20
+DATA = "0" * 64  # SHA-256
 FEDAVG, OLD, NEW = (Trial(label, label, {"local.lr": 0.1}, "") for label in ("fedavg", "old", "new"))
 EVERYONE = [FEDAVG, OLD, NEW]
 
@@ -45,9 +46,9 @@ class FakeRace:
 @pytest.fixture
 def memory(tmp_path: Path) -> Memory:
     """Of a race that reached finals of FedAvg and `old` in former minutes."""
-    known = Memory(tmp_path / "advice.json", "balanced_accuracy", 5.0)
+    known = Memory(tmp_path / "advice.json", "balanced_accuracy", 5.0, DATA)
     known.keep(reached=[[FEDAVG.name, OLD.name], Rung(2, ROUNDS, 10)])
-    return Memory(tmp_path / "advice.json", "balanced_accuracy", 10.0)
+    return Memory(tmp_path / "advice.json", "balanced_accuracy", 10.0, DATA)
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from counterpoise.advice.figures import Figures, figures_of
-from counterpoise.advice.rules import RULES, candidates_for
-from counterpoise.advice.trials import trials_of
+from counterpoise.advice.rules import RULES, Candidate, candidates_for
+from counterpoise.advice.trials import Course, trials_of
 from counterpoise.core.local import Local
 from counterpoise.core.method import build_method
 from counterpoise.data.prepare import load_data, split_federation
+from counterpoise.run.config.experiment import make_experiment
 from counterpoise.sweep.specs import label_of
 
 EVEN = Figures(1000, 4, 10, 5, 1.2, "a", "d", 220, 0.01, 0.0, 80, 120)
@@ -85,6 +86,15 @@ def test_all_candidates_are_tried_at_their_first_rate_before_any_at_its_second()
     trials = trials_of(candidates, Local(lr=0.1), 2)
     assert [trial.label for trial in trials] == 2 * [label_of(one.method) for one in candidates]
     assert trials[len(candidates)].setting == {"local.lr": 0.3}
+
+
+def test_every_run_has_a_folder_of_its_own() -> None:
+    """Of long names the seed was cut off: three runs were one, which counted three times."""
+    experiment = make_experiment({"seed": 10, "local": {"lr": 0.01, "momentum": 0.7}})
+    everyone = [Candidate(rule.method, "", rule.rates, rule.momentum) for rule in RULES]
+    course, trials = Course(experiment, held=0.25), trials_of(everyone, experiment.local, 3)
+    names = [job.name for job in course.jobs(trials, 1000, course.seeds(3, final=False))]
+    assert len(names) == 3 * len(trials) == len(set(names))
 
 
 def test_figures_are_those_of_the_data() -> None:

@@ -20,7 +20,7 @@ from runs import COMMAND, assert_refused, call, write_tiny
 from counterpoise.advice.race import Board, Standing
 from counterpoise.advice.trials import Trial
 from counterpoise.cli.advise import LiveBoard
-from counterpoise.cli.progress import RunsBar
+from counterpoise.cli.progress import DownloadBar, RunsBar
 from counterpoise.cli.terminal import plain_output, screen
 from counterpoise.sweep.run import Tally
 
@@ -175,3 +175,15 @@ def test_a_bar_moves_the_cursor_and_does_not_spell_that_out(monkeypatch: pytest.
     assert "\x1b[" in stream.getvalue()
     assert "\\u001b[2K" not in stream.getvalue()
     assert "\\u001b[31m" in stream.getvalue()  # but names stay text
+
+
+def test_the_bar_of_a_download_leaves_standard_output_to_the_paths(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was drawn there, into the list of files that another command reads."""
+    monkeypatch.setenv("TERM", "xterm")
+    with redirect_stderr(Terminal()) as stream, DownloadBar() as bar:
+        bar.show("set.bin", 0, 2_000_000)
+        bar.show("set.bin", 2_000_000, 2_000_000)
+    assert "set.bin" in stream.getvalue()
+    assert capsys.readouterr().out == ""

@@ -16,6 +16,7 @@ from counterpoise.errors import (
     SHOWN_OF_A_LINE,
     SHOWN_OF_A_PATH,
     SHOWN_WORDS,
+    few_digits,
     is_out_of_memory,
     legal_words,
     listed,
@@ -52,6 +53,21 @@ def test_of_many_words_the_first_are_listed_and_all_are_counted() -> None:
     assert listed(words).endswith(f"{words[SHOWN_WORDS - 1]}, ... (3,000 in all)")
     assert legal_words("w2999x", words) == "did you mean 'w2999'?"
     assert legal_words("zzz", words) == f"one of {listed(words)}"
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (0.01234, "0.0123"),
+        (1.0, "1"),
+        (12.34, "12.3"),
+        (999.4, "999"),
+        (999.6, "1,000"),
+        (1234567.8, "1,234,568"),
+    ],
+)
+def test_large_numbers_are_whole_and_no_power_of_ten(number: float, text: str) -> None:
+    assert few_digits(number) == text
 
 
 def test_with_a_command_that_lists_them_only_few_words_are_listed() -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from counterpoise.data.download import download, progress_bar
+from counterpoise.data.download import download
 from counterpoise.data.mirrors import MIRRORS, Source
 from counterpoise.errors import ConfigError, DataError
 
@@ -316,10 +316,3 @@ def test_sets_without_a_mirror_say_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="did you mean 'mnist'"):
         download("mnits", tmp_path)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_the_progress_bar_takes_what_a_download_reports(capsys: pytest.CaptureFixture[str]) -> None:
-    with progress_bar() as progress:
-        progress("set.bin", 0, 2_000_000)
-        progress("set.bin", 2_000_000, 2_000_000)
-    assert "set.bin" in capsys.readouterr().out

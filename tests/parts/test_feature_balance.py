@@ -27,7 +27,7 @@ from counterpoise.errors import ConfigError
 from counterpoise.models.init import initialise
 from counterpoise.models.model import MODELS
 from counterpoise.parts.feature_balance import epochs_done, rarity
-from counterpoise.run.first_model import adapt_model
+from counterpoise.run.first_model import Start, adapt_model
 
 COUNTS = [100, 10, 1, 0]
 
@@ -220,7 +220,7 @@ def test_the_released_variant_is_cross_entropy_in_practice() -> None:
     place = torch.device("cpu"), torch.float32
     module = MODELS.build("convnet")((3, 32, 32), 10)
     module = adapt_model(
-        Method(), module, generator(0, "init"), True, None, (), place, lambda _: torch.zeros(2, 3, 32, 32), 10
+        Method(), module, Start(True), generator(0, "init"), place, lambda _: torch.zeros(2, 3, 32, 32), 10
     )
     x = torch.randn(8, 3, 32, 32, generator=generator(0, "x"))
     features = module.features(x).detach()  # type: ignore[operator]

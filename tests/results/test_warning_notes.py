@@ -56,6 +56,22 @@ def test_a_plugin_that_only_later_seeds_had_made_no_difference() -> None:
     assert compare_results(runs).notes == ()
 
 
+def test_methods_that_ran_on_other_data_are_named_with_their_seeds() -> None:
+    """Runs of a file that was changed since were paired with those of the new one."""
+    data = {("fedavg", 0): "a", ("fedcm", 0): "a", ("fedavg", 1): "b", ("fedcm", 1): "c", ("fedavg", 2): "b"}
+    data |= {("fedcm", 2): "c", ("fedprox", 2): "b", ("fedprox", 3): "d"}
+    runs = [
+        run._replace(record=run.record | {"data_sha256": sha256})
+        for (method, seed), sha256 in data.items()
+        for run in [made_run(method, seed)]
+    ]
+    found = [note for note in compare_results(runs).notes if "data" in note]
+    assert found == [
+        "fedavg against fedcm, seed 1: they ran on different data (by SHA-256), and differ not by the method alone.",
+        "fedavg, fedprox against fedcm, seed 2: they ran on different data (by SHA-256), and differ not by the method alone.",
+    ]
+
+
 def test_seeds_with_other_code_are_listed_in_order() -> None:
     """Folders are read by name, where seed 10 comes before seed 2."""
     runs = [_counted(seed, SOUND) for seed in (10, 2, 3)]

@@ -16,7 +16,13 @@ from counterpoise.core.method import METHODS, PARTS
 from counterpoise.errors import ConfigError
 from counterpoise.registry.schema import is_table
 from counterpoise.registry.settings import OpenTable, Settings
-from counterpoise.run.config.experiment import Experiment, load_experiment, make_experiment, parse_experiment
+from counterpoise.run.config.experiment import (
+    Experiment,
+    load_experiment,
+    make_experiment,
+    open_experiment,
+    parse_experiment,
+)
 from counterpoise.system.toml import override, write_toml
 
 TABLES: dict[str, type[Settings]] = {
@@ -162,7 +168,7 @@ def test_what_was_given_is_shortened() -> None:
 def test_of_the_file_and_the_command_line_the_latter_counts(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text("seed = 1\n[local]\nlr = 0.5\nepochs = 3")
-    experiment = load_experiment(path, ["local.lr=0.25", "rounds=7"])
+    experiment = open_experiment(path, ["local.lr=0.25", "rounds=7"])
     assert (experiment.seed, experiment.rounds) == (1, 7)
     assert (experiment.local.lr, experiment.local.epochs) == (0.25, 3)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from counterpoise.errors import DataError
 from counterpoise.results.statistics import ALPHA, holm, signed_rank
 from counterpoise.sweep.foreseen import edge_notes, foreseen
 from counterpoise.sweep.sweep import Sweep, make_sweep
@@ -44,6 +45,9 @@ def test_a_tuned_number_at_the_edge_of_its_grid_is_noted(tmp_path: Path) -> None
         {"method": "fedavgm", "problem": "", "chosen": {"local.lr": 0.1}},
     ]
     assert edge_notes(sweep, tmp_path) == []
+    (tmp_path / "tuning.json").write_text("{")
+    with pytest.raises(DataError, match="it is not JSON"):
+        edge_notes(sweep, tmp_path)
     (tmp_path / "tuning.json").write_text(json.dumps({"searches": searches}))
     assert edge_notes(sweep, tmp_path) == [
         "fedavg: the tuned local.lr = 1 is the largest of its grid (0.01 to 1); a larger one may be better."

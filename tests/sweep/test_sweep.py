@@ -12,7 +12,7 @@ from sweeps import tiny_sweep, tiny_tables, write_tiny_sweep
 
 from counterpoise.errors import ConfigError
 from counterpoise.sweep.jobs import expand
-from counterpoise.sweep.sweep import Sweep, load_sweep, make_sweep, write_sweep
+from counterpoise.sweep.sweep import Sweep, load_sweep, make_sweep, open_sweep, write_sweep
 from counterpoise.sweep.tune import searches_of
 from counterpoise.system.toml import read_toml
 
@@ -78,7 +78,7 @@ def test_what_a_sweep_is_resolved_to_reads_as_the_same_sweep(text: str, tmp_path
 
 
 def test_values_change_on_the_command_line(tmp_path: Path) -> None:
-    sweep = load_sweep(write_tiny_sweep(tmp_path), ["seeds=4", "base.rounds=9", 'methods=["scaffold"]'])
+    sweep = open_sweep(write_tiny_sweep(tmp_path), ["seeds=4", "base.rounds=9", 'methods=["scaffold"]'])
     assert (sweep.seeds, sweep.base["rounds"]) == ([0, 1, 2, 3], 9)
     assert [entry.name for entry in sweep.methods] == ["scaffold"]
 

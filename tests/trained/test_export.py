@@ -216,6 +216,7 @@ def test_seeds_beside_a_run_give_deviations(tmp_path: Path) -> None:
     for seed in range(3):
         start(tiny(f"seed={seed}", "rounds=1"), tmp_path / f"seed{seed}")
     start(tiny("seed=7", "rounds=2"), tmp_path / "other")  # another problem
+    start(tiny("seed=8", "rounds=1"), tmp_path / "below" / "seed8")  # the folder above may be a whole home
     run = cp.load_run(tmp_path / "seed1")
     assert [one.seed for one in seeds_beside(run.result)] == [0, 1, 2]
     text = model_card(run, {})

@@ -11,7 +11,7 @@ from counterpoise.data.faults import MAX_BYTES, MAX_CLASSES, MAX_WORD, check_sha
 from counterpoise.data.folds import Fold, draw_test, refuse_fold
 from counterpoise.data.own.forms import check_alike, check_client_form, check_input_form, check_label_form
 from counterpoise.data.own.labels import are_words, checked_labels, named_labels
-from counterpoise.data.own.npy import AnyArray, ArrayFiles, Header, Heads, read_array, read_heads
+from counterpoise.data.own.npy import ArrayFiles, Header, Heads, read_array, read_heads, read_optional
 from counterpoise.data.own.pairs import array_files
 from counterpoise.data.own.samples import (
     Checked,
@@ -54,8 +54,8 @@ def read_npz(
     heads = read_heads(where, (*WHOLE, *HALVES, *CLIENTS, CLASSES), limit)
     names, owner = _layout(path, heads), _owner(path, heads.wanted)
     _check_forms(path, heads.wanted, names, owner)
-    classes = class_names(path, _read(where, heads, CLASSES))
-    clients = None if owner is None else _read(where, heads, owner)
+    classes = class_names(path, read_optional(where, heads, CLASSES))
+    clients = None if owner is None else read_array(where, heads, owner)
     given = _samples(where, heads, names, classes)
     coded = None if clients is None else coded_clients(path, clients, len(given.halves[0].y))
     notes = (f"arrays not used: {listed(heads.unused)}",) if heads.unused and labels is None else ()
@@ -87,7 +87,7 @@ def _samples(
     """Inputs and labels of train and test; labels, which are small, are read and checked first."""
     path, pairs = where.path, list(zip(names[::2], names[1::2], strict=True))
     words = are_words(heads.wanted[names[1]])
-    labels = [(y, _array(where, heads, y)) for _, y in pairs]
+    labels = [(y, read_array(where, heads, y)) for _, y in pairs]
     if words:
         classes, codes = named_labels(path, labels, classes)
     else:
@@ -95,20 +95,12 @@ def _samples(
             checked_labels(path, y, found, heads.wanted[x].shape[0], classes)
             for (x, _), (y, found) in zip(pairs, labels, strict=True)
         ]
-    inputs = [checked_inputs(path, x, _array(where, heads, x)) for x, _ in pairs]
+    inputs = [checked_inputs(path, x, read_array(where, heads, x)) for x, _ in pairs]
     return Given([Checked(x, y) for x, y in zip(inputs, codes, strict=True)], classes, words)
 
 
 def _used(where: ArrayFiles, heads: Heads) -> list[Path]:
     return [where.path] if where.files is None else [where.files[name] for name in heads.wanted]
-
-
-def _array(where: ArrayFiles, heads: Heads, name: str) -> AnyArray:
-    return read_array(where, name, heads.wanted[name])
-
-
-def _read(where: ArrayFiles, heads: Heads, name: str) -> AnyArray | None:
-    return _array(where, heads, name) if name in heads.wanted else None
 
 
 def _check_forms(path: Path, heads: dict[str, Header], names: tuple[str, ...], owner: str | None) -> None:

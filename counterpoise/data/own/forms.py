@@ -41,7 +41,7 @@ def check_label_form(source: Path | str, name: str, y: ArrayHeader, samples: int
 
 
 def check_client_form(source: Path | str, clients: ArrayHeader, samples: int) -> None:
-    if clients.dtype.kind not in "iuUS":
+    if clients.dtype.kind not in f"iu{WORDS}":
         raise fault(source, f"client holds {clients.dtype}; needs whole numbers or words")
     if clients.shape != (samples,):
         raise fault(source, f"client has shape {clients.shape}; needs ({samples},), one per sample")

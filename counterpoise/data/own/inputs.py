@@ -15,7 +15,7 @@ from counterpoise.data.own.folder import read_pictures
 from counterpoise.data.own.forms import PIXEL_DIMENSIONS, check_input_form, check_label_form
 from counterpoise.data.own.kinds import kind_of
 from counterpoise.data.own.labels import are_words, checked_labels, checked_words
-from counterpoise.data.own.npy import SUFFIX, AnyArray, ArrayFiles, Heads, read_array, read_heads
+from counterpoise.data.own.npy import SUFFIX, ArrayFiles, Heads, read_array, read_heads, read_optional
 from counterpoise.data.own.pack import read_pack
 from counterpoise.data.own.pairs import array_files
 from counterpoise.data.own.samples import checked_inputs, class_names, image_tensor
@@ -64,7 +64,7 @@ def _arrays(path: Path, how: Preprocessing) -> Given:
     x, y = found
     head = heads.wanted[x]
     check_input_form(path, x, head)
-    inputs = image_tensor(checked_inputs(path, x, read_array(where, x, head)))
+    inputs = image_tensor(checked_inputs(path, x, read_array(where, heads, x)))
     fitted = how.fitting(f"{path}: {x}", _no_columns(path, how, inputs))
     names = [str(row) for row in range(1, len(fitted) + 1)]
     if y not in heads.wanted:
@@ -76,16 +76,12 @@ def _words(where: ArrayFiles, heads: Heads, y: str, samples: int) -> list[str]:
     """Labels as words: by the file's own names of classes, else what is there."""
     path, head = where.path, heads.wanted[y]
     check_label_form(path, y, head, samples)
-    labels = read_array(where, y, head)
+    labels = read_array(where, heads, y)
     if are_words(head):
         return checked_words(path, y, labels)
-    names = class_names(path, _read(where, heads, CLASSES))
+    names = class_names(path, read_optional(where, heads, CLASSES))
     codes = checked_labels(path, y, labels, samples, names)
     return [str(label) if names is None else names[label] for label in codes.tolist()]
-
-
-def _read(where: ArrayFiles, heads: Heads, name: str) -> AnyArray | None:
-    return read_array(where, name, heads.wanted[name]) if name in heads.wanted else None
 
 
 def _packed(path: Path, how: Preprocessing) -> Given:

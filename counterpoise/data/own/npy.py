@@ -27,8 +27,6 @@ from counterpoise.data.faults import (
 from counterpoise.errors import short
 
 SUFFIX = ".npy"
-DAMAGED = "damaged or not an npz file"
-DAMAGED_ARRAY = "damaged or not an npy file"
 PLAIN_COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 ENCRYPTED = 0x1
 CHUNK = 1 << 20
@@ -73,6 +71,11 @@ class ArrayFiles(NamedTuple):
     def all(self) -> tuple[Path, ...]:
         return (self.path,) if self.files is None else tuple(self.files.values())
 
+    @property
+    def damaged(self) -> str:
+        """What is wrong where they cannot be read."""
+        return f"damaged or not an {'npz' if self.files is None else 'npy'} file"
+
 
 class _Member(NamedTuple):
     """One array as bytes."""
@@ -84,10 +87,10 @@ class _Member(NamedTuple):
 
 def read_heads(where: ArrayFiles, wanted: Iterable[str], limit: int = MAX_BYTES) -> Heads:
     """The headers of the wanted arrays; unknown types and more than `limit` bytes are refused."""
-    path, damaged = where.path, DAMAGED if where.files is None else DAMAGED_ARRAY
+    path = where.path
     for file in where.all:
         file_within(file, limit)
-    with as_fault(path, damaged), _members(where) as members:
+    with as_fault(path, where.damaged), _members(where) as members:
         found = {name: _header(path, name, members[name]) for name in wanted if name in members}
         unused = tuple(name for name in members if name not in found)
     total = sum(header.memory for header in found.values())
@@ -96,10 +99,15 @@ def read_heads(where: ArrayFiles, wanted: Iterable[str], limit: int = MAX_BYTES)
     return Heads(found, unused)
 
 
-def read_array(where: ArrayFiles, name: str, header: Header) -> AnyArray:
-    """The array that a header describes."""
-    with as_fault(where.path, DAMAGED), _members(where) as members:
-        return _content(name, members[name], header)
+def read_array(where: ArrayFiles, heads: Heads, name: str) -> AnyArray:
+    """One of the wanted arrays."""
+    with as_fault(where.path, where.damaged), _members(where) as members:
+        return _content(name, members[name], heads.wanted[name])
+
+
+def read_optional(where: ArrayFiles, heads: Heads, name: str) -> AnyArray | None:
+    """One of the wanted arrays; None where it is not there."""
+    return read_array(where, heads, name) if name in heads.wanted else None
 
 
 @contextmanager

@@ -20,7 +20,6 @@ from counterpoise.data.own.forms import (
     check_client_form,
     check_input_form,
 )
-from counterpoise.data.own.labels import checked_labels
 from counterpoise.data.own.npy import AnyArray
 from counterpoise.data.split import Clients, check_class_count, check_coverage, natural_clients
 from counterpoise.data.tables.cells import Coded
@@ -29,15 +28,6 @@ from counterpoise.errors import listed, short
 
 COLOURS = (1, 3)
 PIXEL_VALUES = 256
-
-
-class Raw(NamedTuple):
-    """Inputs and labels as given, and their names in errors."""
-
-    x: AnyArray
-    y: AnyArray
-    x_name: str = "x"
-    y_name: str = "y"
 
 
 class Checked(NamedTuple):
@@ -57,11 +47,6 @@ class Renumbered(NamedTuple):
     train: Rows
     test: Rows
     notes: tuple[str, ...] = ()
-
-
-def checked(source: Path | str, raw: Raw, classes: tuple[str, ...] | None) -> Checked:
-    x = checked_inputs(source, raw.x_name, raw.x)
-    return Checked(x, checked_labels(source, raw.y_name, raw.y, len(x), classes))
 
 
 def checked_inputs(source: Path | str, name: str, x: AnyArray) -> AnyArray:

@@ -11,8 +11,9 @@ from torch import Tensor
 
 from counterpoise.data.dataset import Dataset
 from counterpoise.data.faults import MAX_BYTES, as_fault, check_share, fault
+from counterpoise.data.own.labels import checked_labels
 from counterpoise.data.own.npy import AnyArray
-from counterpoise.data.own.samples import Checked, Raw, checked, class_names, coded_clients, join
+from counterpoise.data.own.samples import Checked, checked_inputs, class_names, coded_clients, join
 from counterpoise.data.split import split_note, split_rows
 from counterpoise.errors import ConfigError, short
 
@@ -64,7 +65,7 @@ def _stack(data: Any, half: str, classes: tuple[str, ...] | None) -> Checked:
             reason = f"x is {inputs.dtype} {inputs.shape}; needs {pattern.dtype} {pattern.shape}, as the first item"
             raise fault(source, reason, place + 1)
         x[place], y[place] = inputs, label
-    return checked(source, Raw(x, y), classes)
+    return Checked(checked_inputs(source, "x", x), checked_labels(source, "y", y, len(y), classes))
 
 
 def _item(source: str, data: Any, place: int) -> tuple[AnyArray, int]:

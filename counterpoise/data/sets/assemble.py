@@ -27,10 +27,11 @@ def checksums(paths: Iterable[Path]) -> dict[str, str]:
     return {path.name: sha256_of(path) for path in paths}
 
 
-def check_labels(path: Path, labels: NDArray[Any], classes: int) -> None:
-    wrong = np.flatnonzero((labels < 0) | (labels >= classes))
+def check_labels(path: Path, labels: NDArray[Any], classes: int, first: int = 0) -> None:
+    last = first + classes - 1
+    wrong = np.flatnonzero((labels < first) | (labels > last))
     if len(wrong):
-        raise DataError(f"{path}: label {labels[wrong[0]]} in row {wrong[0] + 1}; must be 0 to {classes - 1}")
+        raise DataError(f"{path}: label {labels[wrong[0]]} in row {wrong[0] + 1}; must be {first} to {last}")
 
 
 def tabular(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from counterpoise.core.rng import numpy_generator
 from counterpoise.data.dataset import Dataset, Loader, Scaling, dataset
 from counterpoise.data.root import find_file, look_for, read_npz
-from counterpoise.data.sets.assemble import checksums, to_samples
+from counterpoise.data.sets.assemble import check_labels, checksums, to_samples
 from counterpoise.data.split import TrainTest
 from counterpoise.data.tables.delimited import read_lines
 from counterpoise.data.types import Rows
@@ -111,14 +111,14 @@ def _read_packed(path: Path) -> Recording:
         raise DataError(
             f"{path}: segments {segments.shape} for {len(signal)} samples; needs 5 columns whose last adds up to them"
         )
-    _check(path, segments[:, 2])
+    check_labels(path, segments[:, 2], len(CLASSES), first=1)
     return Recording(signal, segments[:, 0], segments[:, 2] - 1, segments[:, 4])
 
 
 def _read_official(labels: Path) -> tuple[Recording, list[Path]]:
     """labels.txt has rows (experiment, person, label, first, last sample, counted from 1)."""
     rows = _numbers(labels, 5).astype(np.int64)
-    _check(labels, rows[:, 2])
+    check_labels(labels, rows[:, 2], len(CLASSES), first=1)
     signals: dict[tuple[int, int], NDArray[np.float64]] = {}
     paths = [labels]
     for experiment, person in dict.fromkeys(map(tuple, rows[:, :2].tolist())):
@@ -131,12 +131,6 @@ def _read_official(labels: Path) -> tuple[Recording, list[Path]]:
     if wrong:
         raise DataError(f"{labels}: row {wrong[0]} goes beyond the end of its recording")
     return Recording(np.concatenate(pieces), rows[:, 1], rows[:, 2] - 1, length), paths
-
-
-def _check(path: Path, labels: Rows) -> None:
-    wrong = labels[(labels < 1) | (labels > len(CLASSES))]
-    if len(wrong):
-        raise DataError(f"{path}: label {wrong[0]}; must be 1 to {len(CLASSES)}")
 
 
 def _numbers(path: Path, width: int) -> NDArray[np.float64]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from counterpoise.data.dataset import Dataset, Loader, Samples, dataset, pixel_scaling
 from counterpoise.data.root import GIBIBYTE, find_file, read_bytes
-from counterpoise.data.sets.assemble import checksums, to_samples
+from counterpoise.data.sets.assemble import check_labels, checksums, to_samples
 from counterpoise.errors import DataError
 from counterpoise.system.capacity import check_fits
 
@@ -40,9 +40,7 @@ def _read(path: Path) -> Samples:
     x, y = _arrays(path)
     labels = y.reshape(-1).astype(np.int64)
     _check_form(path, str(x.dtype), x.shape, len(labels))
-    wrong = np.flatnonzero((labels < 1) | (labels > 10))
-    if len(wrong):
-        raise DataError(f"{path}: label {labels[wrong[0]]} in row {wrong[0] + 1}; must be 1 to 10")
+    check_labels(path, labels, classes=10, first=1)
     return to_samples(x.transpose(3, 2, 0, 1), labels % 10)
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from counterpoise.metrics import Shots, shots_of_counts, shots_paper
 from counterpoise.metrics.catalogue import GROUPS, PER_CLASS, SCORES, capital, find
-from counterpoise.report.html.markup import Html, element, percent, table
+from counterpoise.report.html.markup import Html, element, number_cell, percent, table
 from counterpoise.report.html.study import Study, mean_and_deviation, thin
-from counterpoise.report.html.tables import PROBLEM, problem_cell
+from counterpoise.report.html.tables import problem_cells, problem_head
 from counterpoise.results.cells import Cell
 from counterpoise.results.results import RunResult
 
@@ -140,8 +140,13 @@ def class_table(study: Study) -> Html:
     rows = [row for labels, runs in study.groups.items() for row in _rows(study, *labels, runs)]
     if not 0 < len(rows) <= MOST_ROWS:
         return Html()
-    several = [PROBLEM] if len(study.problems) > 1 else []
-    head = ["Class", "Method", *several, "Samples", *(capital(find(key).short) for key in _lists())]
+    head = [
+        "Class",
+        "Method",
+        *problem_head(study),
+        "Samples",
+        *(capital(find(key).short) for key in _lists()),
+    ]
     whole = table(CAPTION, head, rows, class_="sortable")
     return element("details", element("summary", "All scores of each class"), whole, class_="quiet")
 
@@ -152,24 +157,18 @@ def _lists() -> list[str]:
 
 def _rows(study: Study, problem: str, method: str, runs: Sequence[RunResult]) -> list[list[str]]:
     names, counts = runs[0].record["data"]["classes"], runs[0].class_counts
-    where = [problem_cell(problem)] if len(study.problems) > 1 else []
     return [
         [
             names[c],
             element("td", method, class_="words"),
-            *where,
-            element("td", str(counts[c]), data_value=counts[c])
-            if counts
-            else element("td", "–", data_value=""),
-            *(_mean(runs, key, c) for key in _lists()),
+            *problem_cells(study, problem),
+            number_cell(counts[c] if counts else None, str),
+            *(number_cell(_mean(runs, key, c), percent) for key in _lists()),
         ]
         for c in _by_frequency(runs[0])
     ]
 
 
-def _mean(runs: Sequence[RunResult], key: str, c: int) -> Html:
+def _mean(runs: Sequence[RunResult], key: str, c: int) -> float | None:
     """The mean over runs; runs of older versions may lack the score."""
-    mean = Cell(tuple(run.scored[-1].get(key, {c: None})[c] for run in runs)).mean
-    return element(
-        "td", "–" if mean is None else percent(mean), data_value="" if mean is None else repr(mean)
-    )
+    return Cell(tuple(run.scored[-1].get(key, {c: None})[c] for run in runs)).mean

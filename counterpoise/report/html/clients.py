@@ -8,9 +8,18 @@ from typing import Any
 from counterpoise.core.method import PARTS, build_method
 from counterpoise.core.part import Part
 from counterpoise.report.client_tables import MODELS, rows_of
-from counterpoise.report.html.markup import Html, Show, breakable, bytes_, element, join, percent, table
+from counterpoise.report.html.markup import (
+    Html,
+    breakable,
+    bytes_,
+    element,
+    join,
+    number_cell,
+    percent,
+    table,
+)
 from counterpoise.report.html.study import Study, mean_and_deviation, thin
-from counterpoise.report.html.tables import PROBLEM, problem_cell
+from counterpoise.report.html.tables import problem_cells, problem_head
 from counterpoise.results.cells import Cell
 from counterpoise.results.joining import Clients, clients_of
 from counterpoise.results.results import RunResult
@@ -102,11 +111,10 @@ def worst_clients(study: Study) -> Html | None:
     ]
     if not rows:
         return None
-    several = [PROBLEM] if len(study.problems) > 1 else []
     named = element("th", "Which client is the worst", scope="col", class_="words")
     return table(
         "Balanced accuracy in percent on what each client holds out, last round, mean ± sample deviation over seeds",
-        ["Method", *several, "Model", "Mean over clients", "Worst client", "Best client", named],
+        ["Method", *problem_head(study), "Model", "Mean over clients", "Worst client", "Best client", named],
         rows,
         class_="sortable",
     )
@@ -118,7 +126,7 @@ def _worst_row(study: Study, problem: str, method: str, model: str, runs: Sequen
     more = f"; and so on for {len(which)} seeds" if len(which) > MOST_NAMED else ""
     return [
         method,
-        *([problem_cell(problem)] if len(study.problems) > 1 else []),
+        *problem_cells(study, problem),
         MODELS[model],
         _spread([one["mean_client_balanced_accuracy"] for one in last]),
         _spread([one["worst_client_balanced_accuracy"] for one in last]),
@@ -139,7 +147,7 @@ def _which(run: RunResult, client: int | None) -> str:
 def _spread(values: Sequence[float | None]) -> Html:
     cell = Cell(tuple(values))
     if cell.mean is None:
-        return element("td", "–", data_value="")
+        return number_cell(None, percent)
     spread = f" ± {percent(cell.deviation)}" if cell.deviation is not None else ""
     return element(
         "td", percent(cell.mean), element("span", spread, class_="dev"), data_value=repr(cell.mean)
@@ -182,10 +190,10 @@ def _traffic_row(method: str, run: RunResult) -> list[str]:
     weighting = build_method(run.config["method"]).weighting
     return [
         method,
-        _number(down, bytes_),
-        _number(up, bytes_),
-        _number(alone or None, bytes_),
-        _number(ratio, lambda value: f"{value:.2f}"),
+        number_cell(down, bytes_),
+        number_cell(up, bytes_),
+        number_cell(alone or None, bytes_),
+        number_cell(ratio, lambda value: f"{value:.2f}"),
         "by samples" if weighting == "samples" else "uniform",
     ]
 
@@ -194,12 +202,6 @@ def _per_client(rows: Sequence[dict[str, Any]], size: str, clients: str) -> floa
     asked = sum(row[clients] for row in rows)
     total = sum(row[size] for row in rows)
     return total / asked if asked and total else None
-
-
-def _number(value: float | None, show: Show) -> Html:
-    if value is None:
-        return element("td", "–", data_value="")
-    return element("td", show(value), data_value=repr(float(value)))
 
 
 def _parts(runs: dict[str, RunResult]) -> Html:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from counterpoise.core.rounds import counted
 from counterpoise.metrics.catalogue import find, headline
 from counterpoise.report.html.study import Study, mean_and_deviation, thin
 from counterpoise.results.cells import lower_is_better, scores_in
-from counterpoise.results.results import RunResult
+from counterpoise.results.results import RunResult, by_round
 
 BUDGET = 250_000  # numbers of all curves together: about a megabyte and a half
 FEWEST, MOST = 20, 200  # points of one curve
@@ -50,9 +49,7 @@ def points_for(curves: int) -> int:
 
 def curve(runs: Sequence[RunResult], read: Read, points: int) -> list[Any] | None:
     """Rounds, means and deviations over runs; None if no round is known of all of them."""
-    known = [
-        {counted(row["round"]): value for row in run.rows if (value := read(row)) is not None} for run in runs
-    ]
+    known = [dict(by_round(run.rows, read)) for run in runs]
     rounds = thin(sorted(set.intersection(*map(set, known))), points) if known else []
     if not rounds:
         return None

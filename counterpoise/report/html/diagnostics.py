@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from counterpoise.core.rounds import counted
 from counterpoise.report.html.curves import curve, points_for
 from counterpoise.report.html.study import Study, short, thin
-from counterpoise.results.results import RunResult
+from counterpoise.results.inside import recorded
+from counterpoise.results.results import RunResult, by_round
 
 BUDGET = 300_000  # numbers of all charts but curves together: about two megabytes
 MOST_FRAMES = 40  # rounds of one chart
@@ -24,7 +24,7 @@ class Drawn(NamedTuple):
     runs: Sequence[RunResult]
 
     def read(self, row: Any) -> Any:
-        return row.get("diagnostics", {}).get(self.chart["part"], {}).get(self.chart["name"])
+        return recorded(self.chart, row)
 
 
 def diagnostic_data(study: Study) -> list[dict[str, Any]]:
@@ -54,7 +54,7 @@ def _curves(drawn: Sequence[Drawn]) -> list[dict[str, Any]]:
 def _frames(one: Drawn, numbers: int) -> dict[str, Any]:
     """The chart over the rounds of one run, reduced to at most this many numbers."""
     run = one.runs[0]
-    known = [(counted(row["round"]), value) for row in run.rows if (value := one.read(row)) is not None]
+    known = by_round(run.rows, one.read)
     size = _size(_cut(one.chart["kind"], known[-1][1], numbers)) if known else 1
     kept = thin(known, max(1, min(MOST_FRAMES, numbers // max(size, 1))))
     return {

@@ -8,6 +8,8 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
+from counterpoise.errors import few_digits
+
 VOID = {"meta", "br", "wbr"}
 Show: TypeAlias = Callable[[float], str]
 
@@ -51,6 +53,13 @@ def table(
     return element("div", whole, class_="scroll", role="region", tabindex=0, aria_label=caption)
 
 
+def number_cell(value: float | None, show: Show) -> Html:
+    """A number as it is shown, and as it is sorted by; one that is not known comes after all others."""
+    if value is None:
+        return element("td", "–", data_value="")
+    return element("td", show(value), data_value=repr(float(value)))
+
+
 def data_block(name: str, value: Any) -> Html:
     """JSON for the page's script, escaped so that nothing in it can end the block."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
@@ -68,9 +77,9 @@ def number(value: float) -> str:
 def bytes_(size: float) -> str:
     for unit in ("B", "kB", "MB", "GB"):
         if abs(size) < 1000:
-            return f"{size:.3g} {unit}"
+            return f"{few_digits(size)} {unit}"
         size /= 1000
-    return f"{size:.3g} TB"
+    return f"{few_digits(size)} TB"
 
 
 def seconds(time: float) -> str:

@@ -11,6 +11,7 @@ from counterpoise.report.html.markup import (
     element,
     join,
     number,
+    number_cell,
     percent,
     seconds,
     table,
@@ -29,7 +30,6 @@ SIGNS = {"better": "▲", "worse": "▼", "no evidence": "○"}
 Columns = dict[str, tuple[str, Show]]  # key of a cell -> title and how to write it
 # Scores of the first columns, which a screen of 1280 pixels shows: the report is about imbalance.
 FIRST = ("balanced_accuracy", "tail", "worst_class_recall")
-PROBLEM = element("th", "Problem", scope="col", class_="words")
 COSTS: Columns = {
     "last": ("Last", percent),
     "best": ("Best", percent),
@@ -73,12 +73,11 @@ def tables(study: Study) -> Html:
 
 
 def _table(study: Study, caption: str, columns: Columns, judged: bool) -> Html:
-    several = len(study.problems) > 1
     extra = [f"Against {study.comparison.baseline}"] if judged and study.comparison.verdicts else []
     uneven = len({row.seeds for row in study.comparison.rows}) > 1
     titles = [
         "Method",
-        *([PROBLEM] if several else []),
+        *problem_head(study),
         *(["Seeds"] if uneven else []),
         *extra,
         *[name for name, _ in columns.values()],
@@ -87,7 +86,7 @@ def _table(study: Study, caption: str, columns: Columns, judged: bool) -> Html:
     rows = [
         [
             element("span", _mark(study, row.method), element("span", breakable(row.method)), class_="name"),
-            *([problem_cell(row.problem)] if several else []),
+            *problem_cells(study, row.problem),
             *([element("td", str(len(row.seeds)), data_value=len(row.seeds))] if uneven else []),
             *([_judgement(study, row)] if extra else []),
             *(
@@ -116,7 +115,7 @@ def _best_of_each(study: Study, columns: Columns) -> dict[tuple[str, str], set[s
 
 def _cell(cell: Cell, show: Show, best: bool) -> Html:
     if cell.mean is None:
-        return element("td", "–", data_value="")
+        return number_cell(None, show)
     spread = element("span", f" ± {show(cell.deviation)}", class_="dev") if cell.deviation else Html()
     mean = element("b" if best else "span", show(cell.mean))
     lost = len(cell.values) - len(cell.known)
@@ -142,5 +141,12 @@ def _show_score(name: str) -> Show:
     return percent if find(name).unit == "percent" else lambda value: f"{value:.3g}"
 
 
-def problem_cell(problem: str) -> Html:
-    return element("td", problem, class_="words narrow", data_value=problem)
+def problem_head(study: Study) -> list[Html]:
+    """The column of the problem, where there are several."""
+    return [element("th", "Problem", scope="col", class_="words")] if len(study.problems) > 1 else []
+
+
+def problem_cells(study: Study, problem: str) -> list[Html]:
+    """The cell of that column."""
+    cell = element("td", problem, class_="words narrow", data_value=problem)
+    return [cell] if len(study.problems) > 1 else []

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
+from counterpoise.metrics.catalogue import capital, find
+from counterpoise.report.render.layout import COURSE, score_columns
 from counterpoise.report.render.verdict_table import limits_of, words_of_tests
 from counterpoise.results.comparison import Comparison
-from counterpoise.results.labels import score_words
 from counterpoise.results.words import noun, show_p
 
 AT = {
@@ -16,11 +18,27 @@ AT = {
 }
 
 
+class Shown(NamedTuple):
+    """One of the tables that every form of a comparison has."""
+
+    name: str
+    caption: str
+    columns: Sequence[str]
+
+
+def shown_tables(comparison: Comparison) -> list[Shown]:
+    """The scores, then the course of the runs."""
+    return [
+        Shown("scores", scores_caption(comparison), score_columns(comparison)),
+        Shown("course", course_caption(comparison), COURSE),
+    ]
+
+
 def scores_caption(comparison: Comparison) -> str:
     """Moment, seeds, score and test."""
     return (
         f"Scores in percent {AT[comparison.at]}, mean ± sample deviation over {_seeds(comparison)}; the best mean is bold."
-        f" † better, ‡ worse than {comparison.baseline} in {score_words(comparison.score)}: {words_of_tests(comparison)}"
+        f" † better, ‡ worse than {comparison.baseline} in {find(comparison.score).words}: {words_of_tests(comparison)}"
         " over paired seeds, 5 % after Holm's correction."
     )
 
@@ -32,9 +50,8 @@ def course_caption(comparison: Comparison) -> str:
         for problem, target in comparison.targets.items()
         if target is not None
     ]
-    words = score_words(comparison.score)
     return (
-        f"{words[0].upper()}{words[1:]} in percent: last, best and mean of the last 10 evaluations; what it took to reach"
+        f"{capital(find(comparison.score).words)} in percent: last, best and mean of the last 10 evaluations; what it took to reach"
         f" {', '.join(targets) or 'no target'}, over the seeds that did; totals. MB count numbers sent both ways."
     )
 

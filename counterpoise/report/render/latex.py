@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
-from counterpoise.report.render.captions import course_caption, scores_caption
+from counterpoise.report.render.captions import shown_tables
 from counterpoise.report.render.layout import (
-    COURSE,
     Styled,
     rows_by_problem,
-    score_columns,
     style_rows,
     title_of,
 )
@@ -41,13 +39,9 @@ SPECIAL = str.maketrans(
 
 def render_latex(comparison: Comparison) -> str:
     """Two floats: scores, and the course of the runs."""
-    tables: list[tuple[str, Callable[[Comparison], str], Sequence[str]]] = [
-        ("scores", scores_caption, score_columns(comparison)),
-        ("course", course_caption, COURSE),
-    ]
     lines = ["% needs \\usepackage{booktabs}"]
-    for name, caption, columns in tables:
-        lines += _float(comparison, name, escape(caption(comparison)), columns)
+    for name, caption, columns in shown_tables(comparison):
+        lines += _float(comparison, name, escape(caption), columns)
     return "\n".join(lines) + "\n"
 
 

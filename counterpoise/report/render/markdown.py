@@ -5,12 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from counterpoise.report.render.captions import course_caption, findings, remarks, scores_caption
+from counterpoise.report.render.captions import findings, remarks, shown_tables
 from counterpoise.report.render.layout import (
-    COURSE,
     Styled,
     rows_by_problem,
-    score_columns,
     style_rows,
     title_of,
 )
@@ -36,15 +34,12 @@ def _lines(comparison: Comparison) -> Iterator[str]:
         yield escape(paragraph)
         yield ""
     yield from _matrix(comparison)
-    for caption, columns in (
-        (scores_caption, score_columns(comparison)),
-        (course_caption, COURSE),
-    ):
+    for _, caption, columns in shown_tables(comparison):
         for problem, rows in rows_by_problem(comparison).items():
             yield from _heading(problem)
             yield from _table(comparison, rows, columns)
             yield ""
-        yield escape(caption(comparison))
+        yield escape(caption)
         yield ""
     if comparison.verdicts:
         yield from aligned(

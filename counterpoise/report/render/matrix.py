@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from counterpoise.metrics.catalogue import capital, find
 from counterpoise.report.render.layout import Styled, rows_by_problem, style_rows
 from counterpoise.results.comparison import Comparison
-from counterpoise.results.labels import score_words
 
 NOTHING = Styled("–", False, "")  # of a method without a finished run of the problem
 
@@ -36,8 +36,7 @@ def matrix_of(comparison: Comparison) -> Matrix | None:
 
 
 def _caption(comparison: Comparison) -> str:
-    words = score_words(comparison.score)
     return (
-        f"{words[0].upper()}{words[1:]} in percent of every method on every problem, mean ± sample deviation over seeds;"
+        f"{capital(find(comparison.score).words)} in percent of every method on every problem, mean ± sample deviation over seeds;"
         f" the best mean of a problem is bold. † better, ‡ worse than {comparison.baseline} there."
     )

@@ -9,12 +9,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from counterpoise.report.render.captions import course_caption, findings, remarks, scores_caption
+from counterpoise.report.render.captions import findings, remarks, shown_tables
 from counterpoise.report.render.layout import (
-    COURSE,
     Styled,
     rows_by_problem,
-    score_columns,
     style_rows,
     title_of,
 )
@@ -31,13 +29,10 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
     """Which method to use, two tables per problem (scores; course of the run), verdicts, and what was left out."""
     for paragraph in opening(comparison.recommendations):
         console.print(Text(f"{paragraph}\n", style="bold"))
-    for caption, columns in (
-        (scores_caption, score_columns(comparison)),
-        (course_caption, COURSE),
-    ):
+    for _, caption, columns in shown_tables(comparison):
         for problem, rows in rows_by_problem(comparison).items():
             console.print(_table(comparison, problem, rows, columns, narrow=console.width < WIDE))
-        console.print(Text(f"\n{caption(comparison)}\n", style="dim"))
+        console.print(Text(f"\n{caption}\n", style="dim"))
     if comparison.verdicts:
         console.print(_verdicts(comparison, narrow=console.width < WIDE))
         console.print(Text(f"\n{verdict_caption(comparison)}\n", style="dim"))

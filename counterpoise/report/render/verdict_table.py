@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from counterpoise.metrics.catalogue import find
 from counterpoise.results.comparison import Comparison
-from counterpoise.results.labels import score_words
 from counterpoise.results.verdicts import ALL, EQUAL, Test, Verdict
 from counterpoise.results.words import bare_p, show_interval
 
@@ -21,7 +21,7 @@ TESTS: dict[Test, str] = {
 def verdict_caption(comparison: Comparison) -> str:
     """What the columns are."""
     return (
-        f"Each method minus {comparison.baseline} in {score_words(comparison.score)}: mean of the paired differences; p of"
+        f"Each method minus {comparison.baseline} in {find(comparison.score).words}: mean of the paired differences; p of"
         f" {words_of_tests(comparison)}; p after Holm's correction, which the verdict goes by; and the interval of that same test:"
         " the differences that it does not reject at the level at which Holm decides, 95 % or stricter. So the interval"
         " excludes zero exactly where p after Holm is below 0.05."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -103,20 +104,15 @@ def dotted(tables: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def load_experiment(path: Path | None, overrides: Iterable[str] = ()) -> Experiment:
-    """The experiment of a run's folder, with overrides applied; paths are taken as they are."""
-    return _overridden(read_toml(path) if path is not None else {}, path, overrides)
+def load_experiment(path: Path) -> Experiment:
+    """The experiment of a run's folder; paths are taken as they are."""
+    return make_experiment(read_toml(path), short(path))
 
 
 def open_experiment(path: Path, overrides: Iterable[str] = ()) -> Experiment:
     """The experiment of a user's file: its relative paths are looked up beside it, those of overrides are not."""
-    return _overridden(beside(read_toml(path), path), path, overrides)
-
-
-def _overridden(tables: dict[str, Any], path: Path | None, overrides: Iterable[str]) -> Experiment:
-    for assignment in overrides:
-        tables = override(tables, assignment)
-    return make_experiment(tables, short(path) if path is not None else "experiment")
+    tables: dict[str, Any] = reduce(override, overrides, beside(read_toml(path), path))
+    return make_experiment(tables, short(path))
 
 
 def parse_experiment(text: str, source: str = "experiment") -> Experiment:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -12,6 +11,7 @@ from typing import Any
 from counterpoise.core.part import layer_names
 from counterpoise.data.federation import Federation
 from counterpoise.data.preprocessing import preprocessing_of
+from counterpoise.data.root import sha256_of
 from counterpoise.data.skew import describe
 from counterpoise.errors import DataError
 from counterpoise.run.first_model import weights_file
@@ -45,8 +45,7 @@ def _start_of(run: Run) -> dict[str, Any]:
     if frozen := run.simulation.work.model.frozen():
         found["frozen_parameters"] = sum(p.numel() for p in frozen.values())
     if (weights := run.experiment.model.weights) is not None:
-        with weights_file(weights).open("rb") as file:
-            found["weights_sha256"] = hashlib.file_digest(file, "sha256").hexdigest()
+        found["weights_sha256"] = sha256_of(weights_file(weights))
     return found
 
 

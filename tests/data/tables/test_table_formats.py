@@ -212,7 +212,7 @@ def test_damaged_hapt_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"gyro_exp01_user01\.txt: 2 columns; needs 3"):
         load("hapt", tmp_path)
     write(tmp_path / "hapt/RawData/labels.txt", "1 1 13 1 200")
-    with pytest.raises(DataError, match=r"labels\.txt: label 13; must be 1 to 12"):
+    with pytest.raises(DataError, match=r"labels\.txt: label 13 in row \d+; must be 1 to 12"):
         load("hapt", tmp_path)
     write(tmp_path / "hapt/RawData/labels.txt", "2 2 1 900 1001")
     with pytest.raises(DataError, match=r"labels\.txt: row 1 goes beyond the end"):
