@@ -91,6 +91,17 @@ def test_the_server_takes_the_same_share_of_every_class(digits: Dataset) -> None
     assert taken.tolist() == [int(0.25 * n) for n in torch.bincount(digits.train.y).tolist()]
 
 
+def test_shares_are_of_decimal_numbers() -> None:
+    """29 % of 100 samples are 29, though 0.29 * 100 in floats is less."""
+    samples = Samples(torch.zeros(200, 1), torch.arange(200) % 2)
+    data = Dataset("halves", samples, samples, ("a", "b"))
+    federation = split_federation(data, "iid", 1, server_validation=0.29)
+    assert federation.validation is not None
+    assert torch.bincount(federation.validation.y).tolist() == [29, 29]
+    held = split_federation(data, "iid", 2, validation=0.29).held_out
+    assert [len(rows) for rows in held] == [29, 29]
+
+
 def test_a_client_holds_out_its_share_but_keeps_one_to_train_on(digits: Dataset) -> None:
     federation = split_federation(digits, "dirichlet", 30, alpha=0.05, validation=0.9)
     for train, held in zip(federation.clients, federation.held_out, strict=True):
