@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -115,3 +116,45 @@ def test_a_file_that_fails_is_not_taken_for_loaded(tmp_path: Path) -> None:
     own.write_text("first = 1\nsecond_one_is_here = 2\n")
     assert import_file(own).second_one_is_here == 2
     assert import_file(own) is import_file(own)
+
+
+def test_two_plugin_files_of_one_name_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record names a file by its name: of two, the hash of one would be lost."""
+    places = [tmp_path / "a" / "mine.py", tmp_path / "b" / "mine.py"]
+    for place in places:
+        place.parent.mkdir()
+        place.write_text("")
+    monkeypatch.setenv("COUNTERPOISE_PLUGINS", os.pathsep.join(map(str, places)))
+    with pytest.raises(ConfigError, match=r"COUNTERPOISE_PLUGINS names two files 'mine\.py'; rename one"):
+        plugin_files()
+    monkeypatch.setenv("COUNTERPOISE_PLUGINS", os.pathsep.join([str(places[0])] * 2))
+    assert plugin_files() == places[:1]
+
+
+MISTAKES = {
+    "los=": ("@part()", "return Part(los=None)", "part mine cannot be built: TypeError: .*'los'"),
+    "no return": ("@part()", "Part()", "part mine must return a Part, not None"),
+    "a list": ("@method()", "return [Part()]", r"method mine must return a Method, not \[Part"),
+    "bare part": (
+        "@part",
+        "return Part()",
+        r"the decorator of part mine needs parentheses, such as \('mine'\)",
+    ),
+    "bare method": ("@method", "return Method()", "the decorator of method mine needs parentheses"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_in_a_factory_is_told_as_one(mistake: str, tmp_path: Path) -> None:
+    """Not as a failure of the package, which asks to be reported."""
+    decorator, body, words = MISTAKES[mistake]
+    own = tmp_path / "mine.py"
+    own.write_text(
+        "from counterpoise.core.method import Method, method, part\nfrom counterpoise.core.part import Part\n"
+        f"{decorator}\ndef mine():\n    {body}\n"
+    )
+    run = spawn("validate", write_tiny(tmp_path), "method=['mine']", env={"COUNTERPOISE_PLUGINS": str(own)})
+    ended = finish(run)
+    assert ended.code == 2
+    assert re.search(words, ended.err), ended.err
+    assert len(ended.err.splitlines()) == 1
