@@ -95,6 +95,20 @@ def test_a_sweep_knows_a_file_of_ones_own_in_its_workers(tmp_path: Path) -> None
     assert (tmp_path / "out" / "runs" / "fedexp-seed1" / "summary.json").exists()
 
 
+def test_a_table_of_runs_says_that_their_method_has_changed_since(tmp_path: Path) -> None:
+    """Whoever changed it and compared again saw the old numbers, without a word."""
+    own = tmp_path / "fedexp.py"
+    shutil.copy(EXAMPLE, own)
+    sweep = write_tiny_sweep(tmp_path, methods=["fedavg", "fedexp"])
+    again = ("compare", sweep, "--processes", 1, "--out", tmp_path / "out")
+    env = {"COUNTERPOISE_PLUGINS": str(own)}
+    assert "has changed" not in finish(spawn(*again, env=env)).out
+    own.write_text(own.read_text() + "\n# changed\n")
+    words = "fedexp.py has changed since 4 of 4 runs were made, which stay as they are"
+    assert words in finish(spawn(*again, env=env)).out
+    assert words in (tmp_path / "out" / "table.md").read_text()
+
+
 def test_a_plugin_file_that_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COUNTERPOISE_PLUGINS", f"{EXAMPLE}{os.pathsep}{tmp_path / 'gone.py'}")
     with pytest.raises(ConfigError, match=r"COUNTERPOISE_PLUGINS must name Python files.*gone\.py"):
