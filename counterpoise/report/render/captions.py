@@ -11,7 +11,7 @@ from counterpoise.results.words import noun, show_p
 
 AT = {
     "last": "after the last round",
-    "best": "at the best evaluation of each run",
+    "best": "each at its own best evaluation of a run",
     "mean_last_10": "as means of the last 10 evaluations",
 }
 
