@@ -10,16 +10,16 @@ from counterpoise.results.labels import score_words
 from counterpoise.results.words import noun, show_p
 
 AT = {
-    "last": "after the last round",
-    "best": "each at its own best evaluation of a run",
-    "mean_last_10": "as means of the last 10 evaluations",
+    "last": " after the last round",
+    "best": ", each at its own best evaluation of a run",
+    "mean_last_10": " as means of the last 10 evaluations",
 }
 
 
 def scores_caption(comparison: Comparison) -> str:
     """Moment, seeds, score and test."""
     return (
-        f"Scores in percent {AT[comparison.at]}, mean ± sample deviation over {_seeds(comparison)}; the best mean is bold."
+        f"Scores in percent{AT[comparison.at]}, mean ± sample deviation over {_seeds(comparison)}; the best mean is bold."
         f" † better, ‡ worse than {comparison.baseline} in {score_words(comparison.score)}: {words_of_tests(comparison)}"
         " over paired seeds, 5 % after Holm's correction."
     )
