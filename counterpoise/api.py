@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,7 +70,7 @@ def simulate(
     """
     known = {*read_parameters(simulate), *read_parameters(build_simulation)}
     refuse_unknown("simulate", settings, known, _NESTED)
-    check_arguments("simulate", simulate, evaluate_every=evaluate_every, progress=progress)
+    check_arguments("simulate", simulate, evaluate_every=evaluate_every, progress=progress, on_round=on_round)
     simulation = build_simulation(
         federation, method, model, rounds=rounds, seed=seed, patience=patience, **settings
     )
@@ -82,7 +83,7 @@ def simulate(
             seconds += ended.seconds
             show(ended.row)
             if on_round is not None:
-                on_round(ended.row)
+                on_round(deepcopy(ended.row))  # what a caller adds to it or changes stays the caller's
     if why := why_given_up(rows, simulation.settings.max_skipped, simulation.rounds):
         raise GivenUpError(f"simulate has no result: {why}")
     config = asked_config(simulation, federation, method, model, settings)

@@ -348,3 +348,32 @@ def test_padding_that_is_asked_for_is_refused_with_batch_norm() -> None:
     with pytest.raises(ConfigError) as refused:
         simulate(model=NORMED, local={"batching": "pad"})
     assert_one_line(refused, "local.batching must be", "not 'pad'")
+
+
+def test_what_a_listener_does_to_its_row_stays_its_own() -> None:
+    """A score that it overwrote stood in the outcome, and so in every table made of it."""
+
+    def spoil(row: Any) -> None:
+        row["per_class_recall"].clear()
+        row["accuracy"] = 5.0
+
+    spoiled, plain = simulate(on_round=spoil), simulate()
+    assert spoiled.rows == plain.rows
+    assert spoiled["accuracy"] == plain["accuracy"]
+    with pytest.raises(ConfigError) as refused:
+        simulate(on_round=3)
+    assert_one_line(refused, "on_round must be a function or none, not 3")
+
+
+def test_data_shows_itself_in_a_line_and_not_as_pages_of_samples() -> None:
+    assert repr(dataset()) == "mine: 12 training and 12 test samples of 3 classes"
+    split = cp.split(dataset(), "iid", clients=5)
+    words = "mine: 5 clients with 2 to 3 training samples, 12 in all; 12 test samples, 3 classes"
+    assert repr(split) == words
+
+
+def test_two_arrays_are_told_where_they_belong() -> None:
+    """The error asked for a pair (x, y), which is what was given."""
+    with pytest.raises(ConfigError) as refused:
+        cp.load_data((X.numpy(), Y.numpy()))  # type: ignore[arg-type]
+    assert_one_line(refused, "load_data: arrays", "Dataset(name, train=Samples(x, y)")

@@ -109,7 +109,7 @@ def _print_plan(sweep: Sweep, out: Path, execution: Execution, as_json: bool) ->
         typer.echo(f"note: {line}")
     todo = len(runs) - plan.states.count("done")
     typer.echo(
-        f"{len(runs)} runs, {todo} of them to do: about {in_words(seconds)} in {execution.processes} processes, estimated from a few steps of each problem"
+        f"{len(runs)} runs, {todo} of them to do: about {in_words(seconds)} in {execution.processes} processes, estimated from a few steps of each problem, without what each run takes to start and to write its files"
     )
 
 

@@ -11,9 +11,17 @@ from torch import nn
 
 from counterpoise.core.combinations import check_combination, filling, marked
 from counterpoise.core.part import Part
-from counterpoise.errors import SHOWN_CHARACTERS, ConfigError, HookError, short, shorten
+from counterpoise.errors import SHOWN_CHARACTERS, ConfigError, CounterpoiseError, HookError, short, shorten
 from counterpoise.registry.plugins import FILES
-from counterpoise.registry.registry import Entry, Factory, Place, Registry, naming, unknown_name
+from counterpoise.registry.registry import (
+    Entry,
+    Factory,
+    Place,
+    Registry,
+    check_called,
+    naming,
+    unknown_name,
+)
 from counterpoise.registry.schema import LARGEST
 
 Weighting: TypeAlias = Literal["samples", "uniform"]
@@ -124,6 +132,7 @@ def part(name: str = "", **facts: Any) -> Callable[[Callable[Arguments, Part]], 
 
 def method(name: str = "", **facts: Any) -> Callable[[Factory], Factory]:
     """Decorator: register a factory of methods, by default under its own name."""
+    check_called("method", name)
     return lambda factory: METHODS.register(name or factory.__name__, **facts)(factory)
 
 
@@ -205,8 +214,15 @@ def find_entry(name: str) -> Entry[Method] | Entry[Part]:
 def build_piece(name: str, arguments: Mapping[str, Any], known_good: bool = False) -> Method | Part:
     """A method or part by name; arguments that are known to be good, such as tensors for numbers, are not checked."""
     entry = find_entry(name)
-    if known_good:
-        built = entry.factory(**entry.current_names(arguments))
-    else:
-        built = entry.build(arguments, owner=f"method: {name}")
+    try:
+        if known_good:
+            built = entry.factory(**entry.current_names(arguments))
+        else:
+            built = entry.build(arguments, owner=f"method: {name}")
+    except CounterpoiseError:
+        raise
+    except Exception as error:  # a factory of somebody else may raise anything
+        raise HookError(f"{entry.title} cannot be built: {type(error).__name__}: {error}") from error
+    if not isinstance(built, Method | Part):
+        raise HookError(f"{entry.title} must return a {entry.kind.capitalize()}, not {short(built)}")
     return replace(built, name=name) if isinstance(built, Method) else built

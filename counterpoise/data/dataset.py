@@ -145,6 +145,11 @@ class Dataset:
         int, ...
     ] = ()  # training samples of each class in the whole set, where this is a part of it
 
+    def __repr__(self) -> str:
+        """In words: a notebook shows the last value of a cell, and samples fill pages."""
+        samples = f"{len(self.train.y):,} training and {len(self.test.y):,} test samples"
+        return f"{self.name}: {samples} of {len(self.classes)} classes"
+
     def fitted(self) -> Dataset:
         """The data set with arrays as tensors, or a DataError where its parts do not fit together."""
         check.class_names(self.name, self.classes)

@@ -31,6 +31,15 @@ class Federation:
     notes: tuple[str, ...] = ()
     source: Source = field(default_factory=Source)
 
+    def __repr__(self) -> str:
+        """In words: a notebook shows the last value of a cell, and samples fill pages."""
+        sizes = [len(rows) for rows in self.clients]
+        span = f"{min(sizes, default=0):,} to {max(sizes, default=0):,}"
+        return (
+            f"{self.name or 'federation'}: {len(sizes):,} clients with {span} training samples, {sum(sizes):,} in all;"
+            f" {len(self.test.y):,} test samples, {len(self.classes)} classes"
+        )
+
     def check_samples(self) -> None:
         """Refuse samples and labels that do not fit together: a federation may be built by hand."""
         for half in ("train", "test", "validation"):

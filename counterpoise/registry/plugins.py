@@ -33,13 +33,16 @@ def load_plugins() -> None:
 
 
 def plugin_files() -> list[Path]:
-    """The files that the variable names; each must be there."""
-    files = [Path(name) for name in os.environ.get(FILES, "").split(os.pathsep) if name]
+    """The files that the variable names, each once; all must be there, and none be called as another, since records name them."""
+    files = list(dict.fromkeys(Path(name) for name in os.environ.get(FILES, "").split(os.pathsep) if name))
     for file in files:
         if not file.is_file():
             raise ConfigError(
                 f"{FILES} must name Python files, apart by {os.pathsep!r}; there is no {short(file)}"
             )
+    names = [file.name for file in files]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise ConfigError(f"{FILES} names two files {short(twice)}; rename one of them")
     return files
 
 

@@ -10,7 +10,7 @@ import math
 import pkgutil
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeVar
 
 from counterpoise.errors import ConfigError, legal_words, short
@@ -132,6 +132,7 @@ class Registry(Generic[Product]):
         self, name: str, paper: str = "", renamed: Mapping[str, str] | None = None, **facts: Any
     ) -> Callable[[Factory], Factory]:
         """Decorator: put a factory under a name, with its paper, old names of its arguments, and further facts."""
+        check_called(self.kind, name)
 
         def decorate(factory: Factory) -> Factory:
             known = self._entries.get(name)
@@ -179,17 +180,26 @@ class Registry(Generic[Product]):
                 self._loading = False
 
 
+def check_called(kind: str, name: object) -> None:
+    """Refuse a decorator without parentheses, whose first argument is the factory: it would register nothing."""
+    if callable(name):
+        given = getattr(name, "__name__", short(name))
+        raise ConfigError(f"the decorator of {kind} {given} needs parentheses, such as ({given!r})")
+
+
 def naming(
     registry: Registry[Piece], name: str = "", **facts: Any
 ) -> Callable[[Callable[Arguments, Piece]], Callable[Arguments, Piece]]:
     """Decorator: register a factory, by default under its own name, which what it makes then has."""
+    check_called(registry.kind, name)
 
     def decorate(factory: Callable[Arguments, Piece]) -> Callable[Arguments, Piece]:
         called = name or factory.__name__
 
         @functools.wraps(factory)
         def named(*given: Arguments.args, **arguments: Arguments.kwargs) -> Piece:
-            return replace(factory(*given, **arguments), name=called)
+            made = factory(*given, **arguments)
+            return replace(made, name=called) if is_dataclass(made) else made
 
         return registry.register(called, **facts)(named)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from counterpoise.errors import listed
 from counterpoise.results.cells import At, Row
-from counterpoise.results.labels import Runs
+from counterpoise.results.labels import Labels, Runs
 from counterpoise.results.repeats import split_notes
 from counterpoise.results.results import RunResult
 from counterpoise.results.statistics import problems_are_blocks
@@ -28,6 +29,7 @@ def notes_of(rows: Sequence[Row], runs: Runs, at: At, baseline: str, repeated: i
         *_on_stopped(runs),
         *_on_versions(runs),
         *_on_data(runs),
+        *_on_other_versions(runs, baseline),
         *_on_collapsed(runs),
         *_on_silent_classes(runs),
         *_on_baseline(rows, problems, baseline),
@@ -75,10 +77,8 @@ def _on_stopped(runs: Runs) -> Iterator[str]:
 def _on_versions(runs: Runs) -> Iterator[str]:
     """Seeds of one method that ran with other code: their mean is of two things."""
     for (problem, method), by_seed in runs.items():
-        versions = {seed: by_seed[seed].record.get("versions", {}) for seed in sorted(by_seed)}
-        every = sorted({name for one in versions.values() for name in one})
-        # What some seeds ran without, such as a plugin installed later, had no part in this method
-        names = [name for name in every if len({one[name] for one in versions.values() if name in one}) > 1]
+        versions = {seed: _versions(by_seed[seed]) for seed in sorted(by_seed)}
+        names = _differing(list(versions.values()))
         alike: dict[tuple[str | None, ...], list[int]] = {}
         for seed, one in versions.items():
             alike.setdefault(tuple(one.get(name) for name in names), []).append(seed)
@@ -101,6 +101,28 @@ def _on_data(runs: Runs) -> Iterator[str]:
     for (problem, which), seeds in apart.items():
         where = f"{on_problem(problem)}, seed {', '.join(map(str, seeds))}"
         yield f"{which}{where}: they ran on different data (by SHA-256), and differ not by the method alone."
+
+
+def _on_other_versions(runs: Runs, baseline: str) -> Iterator[str]:
+    """Methods that ran with other code than the baseline with the same seed: their difference is not the method's alone."""
+    found: dict[str, list[str]] = {}
+    for (problem, method), by_seed in runs.items():
+        known = runs.get(Labels(problem, baseline), {})
+        pairs = [(_versions(run), _versions(known[seed])) for seed, run in by_seed.items() if seed in known]
+        if names := sorted({name for pair in pairs for name in _differing(pair)}):
+            found.setdefault(listed(names), []).append(method)
+    for names_of, methods in found.items():
+        yield f"{listed(list(dict.fromkeys(methods)))} ran with other versions of {names_of} than {baseline}."
+
+
+def _versions(run: RunResult) -> dict[str, str]:
+    return dict(run.record.get("versions", {}))
+
+
+def _differing(versions: Sequence[Mapping[str, str]]) -> list[str]:
+    """Names with more than one version; what some ran without, such as a plugin installed later, had no part in them."""
+    every = sorted({name for one in versions for name in one})
+    return [name for name in every if len({one[name] for one in versions if name in one}) > 1]
 
 
 def _on_collapsed(runs: Runs) -> Iterator[str]:
@@ -143,15 +165,13 @@ def _collapse(run: RunResult) -> str:
 def _on_silent_classes(runs: Runs) -> Iterator[str]:
     """Classes of the test set that the models of some seeds never answer with."""
     for (problem, method), by_seed in runs.items():
-        silent: dict[str, int] = {}
-        for run in by_seed.values():
-            true, answers = _sides(run)
-            for c in [c for c, pair in enumerate(zip(true, answers, strict=True)) if pair[0] and not pair[1]]:
-                name = run.record["data"]["classes"][c]
-                silent[name] = silent.get(name, 0) + 1
+        sides = [_sides(run) for run in by_seed.values()]
+        silent = Counter(
+            c for pair in sides for c, (true, said) in enumerate(zip(*pair, strict=True)) if true and not said
+        )
         if silent:
-            seeds = len(by_seed)
-            words = [f"{name} ({count} of {seeds} seeds)" for name, count in silent.items()]
+            names = next(iter(by_seed.values())).record["data"]["classes"]
+            words = [f"{names[c]} ({silent[c]} of {len(by_seed)} seeds)" for c in sorted(silent)]
             yield f"{method}{on_problem(problem)} never predicts class {listed(words)}."
 
 

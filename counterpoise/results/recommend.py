@@ -21,7 +21,8 @@ def recommend(
     rows: Sequence[Row], runs: Runs, verdicts: Sequence[Verdict], baseline: str, score: str, at: At
 ) -> tuple[Recommendation, ...]:
     """One for each problem, before them one over all if there are several; none without a method to compare."""
-    rows = [row for row in rows if row.method == baseline or not _needs_all_data(row, runs)]
+    pooled = {row.method: None for row in rows if row.method != baseline and _needs_all_data(row, runs)}
+    rows = [row for row in rows if row.method not in pooled]
     problems = list(dict.fromkeys(row.problem for row in rows))
     places = [ALL, *problems] if len(problems) > 1 else problems
     found = []
@@ -39,7 +40,7 @@ def recommend(
         }
         judged = {verdict.method: verdict for verdict in verdicts if verdict.problem == place}
         if baseline in whole and len(whole) > 1:
-            found.append(_recommend(place, whole, judged, baseline, score))
+            found.append(_recommend(place, whole, judged, baseline, score)._replace(aside=tuple(pooled)))
     return tuple(one if at != "last" else with_recall(one, runs) for one in found)
 
 

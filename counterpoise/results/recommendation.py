@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
-from counterpoise.errors import few_digits
+from counterpoise.errors import few_digits, listed
 from counterpoise.results.statistics import Interval
 from counterpoise.results.verdicts import where_judged
 from counterpoise.results.words import with_interval
@@ -62,6 +62,7 @@ class Recommendation(NamedTuple):
     accuracy: float = 0.0  # change
     seconds: float | None = None  # times those of the baseline
     bytes: float | None = None
+    aside: Sequence[str] = ()  # methods that pool all samples: compared with, and never recommended
 
     @property
     def paragraph(self) -> str:
@@ -70,7 +71,7 @@ class Recommendation(NamedTuple):
         if self.confidence == "none":
             return f"Cannot tell{place}: {self._cannot_tell}."
         if not self.leader:
-            return f"Use {self.baseline}{place}: no other method has a better mean {self.score}; {self.why}."
+            return f"Use {self.baseline}{place}: no other method{self._aside} has a better mean {self.score}; {self.why}."
         parts = ", ".join([self._gain, *self._recall_words()])
         return f"Use {self.method}{place}: {parts}; {self._costs}. Confidence: {self.confidence}, since {self.why}."
 
@@ -89,7 +90,11 @@ class Recommendation(NamedTuple):
         if not self.leader:
             return f"{self.why}. {stay}"
         guess = f"It is the better guess: it {self._costs}" if self.method == self.leader else stay
-        return f"{self.leader} has the best mean, {self._gain}, but {self.why}. {guess}"
+        return f"{self.leader} has the best mean{self._aside or ','} {self._gain}, but {self.why}. {guess}"
+
+    @property
+    def _aside(self) -> str:
+        return f", {listed(self.aside)} aside," if self.aside else ""
 
     @property
     def _gain(self) -> str:

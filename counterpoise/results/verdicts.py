@@ -169,7 +169,8 @@ def _limits(verdict: Verdict, informative: int, tests: int) -> str:
     if informative == 0:
         return EQUAL
     least = 2.0 ** (1 - informative)
-    differing = f"{informative} that differ" if informative < verdict.pairs else f"{informative}"
+    differing = f"the {informative} that {'differ' if informative > 1 else 'differs'}"
+    differing = differing if informative < verdict.pairs else f"{informative}"
     corrected = f", {min(1.0, tests * least):.2g} after Holm" if tests > 1 else ""
     interval = ", or to bound the difference by an interval" if verdict.interval is None else ""
     return (

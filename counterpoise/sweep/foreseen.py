@@ -1,11 +1,13 @@
-"""What is known of a comparison before it starts, and what its tuning leaves open."""
+"""What is known of a comparison before it starts, and what its tuning and its code leave open."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from counterpoise.registry.plugins import plugin_versions
+from counterpoise.results.results import RunResult
 from counterpoise.results.statistics import ALPHA, fewest_pairs, problems_are_blocks
 from counterpoise.results.words import on_problem, plural
 from counterpoise.run.store.seal import read_object
@@ -48,6 +50,17 @@ def edge_notes(sweep: Sweep, out: Path) -> list[str]:
         if one["method"] in grids
         for note in _edges(one, grids[one["method"]])
     ]
+
+
+def changed_notes(results: Sequence[RunResult]) -> Iterator[str]:
+    """Runs made by another version of somebody's own code than is there now: a table of them tells nothing of the change."""
+    for name, version in plugin_versions().items():
+        old = [run for run in results if run.record.get("versions", {}).get(name, version) != version]
+        if old:
+            yield (
+                f"{name} has changed since {len(old)} of {plural(len(results), 'run')} were made, which stay as they are;"
+                " remove their folders to run them anew."
+            )
 
 
 def _edges(search: Mapping[str, Any], grid: Mapping[str, Any]) -> Iterator[str]:

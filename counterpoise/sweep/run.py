@@ -22,7 +22,7 @@ from counterpoise.results.labels import Labels
 from counterpoise.results.results import read_runs
 from counterpoise.run.store.folder import SWEEP, RunFolder, check_alone
 from counterpoise.sweep.execute import Event, one_by_one, share_out
-from counterpoise.sweep.foreseen import edge_notes
+from counterpoise.sweep.foreseen import changed_notes, edge_notes
 from counterpoise.sweep.jobs import Job, check_folders, check_scores, expand, given_up, is_over, result_of
 from counterpoise.sweep.orders import Group, group, order
 from counterpoise.sweep.sweep import Sweep, load_sweep, write_sweep
@@ -189,7 +189,7 @@ def _study(sweep: Sweep, out: Path, jobs: Sequence[Job]) -> Study:
     # With the jobs that have no setting from tuning: the baseline may be among them.
     labels = {job.path(out): Labels(job.problem, job.method) for job in (*expand(sweep), *jobs)}
     known = study(found, labels, **sweep.table.tables())
-    notes = *known.comparison.notes, *edge_notes(sweep, out)
+    notes = *known.comparison.notes, *edge_notes(sweep, out), *changed_notes(found.results)
     return known._replace(comparison=known.comparison._replace(notes=notes))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -94,6 +95,20 @@ def test_a_sweep_knows_a_file_of_ones_own_in_its_workers(tmp_path: Path) -> None
     assert (tmp_path / "out" / "runs" / "fedexp-seed1" / "summary.json").exists()
 
 
+def test_a_table_of_runs_says_that_their_method_has_changed_since(tmp_path: Path) -> None:
+    """Whoever changed it and compared again saw the old numbers, without a word."""
+    own = tmp_path / "fedexp.py"
+    shutil.copy(EXAMPLE, own)
+    sweep = write_tiny_sweep(tmp_path, methods=["fedavg", "fedexp"])
+    again = ("compare", sweep, "--processes", 1, "--out", tmp_path / "out")
+    env = {"COUNTERPOISE_PLUGINS": str(own)}
+    assert "has changed" not in finish(spawn(*again, env=env)).out
+    own.write_text(own.read_text() + "\n# changed\n")
+    words = "fedexp.py has changed since 4 of 4 runs were made, which stay as they are"
+    assert words in finish(spawn(*again, env=env)).out
+    assert words in (tmp_path / "out" / "table.md").read_text()
+
+
 def test_a_plugin_file_that_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COUNTERPOISE_PLUGINS", f"{EXAMPLE}{os.pathsep}{tmp_path / 'gone.py'}")
     with pytest.raises(ConfigError, match=r"COUNTERPOISE_PLUGINS must name Python files.*gone\.py"):
@@ -115,3 +130,45 @@ def test_a_file_that_fails_is_not_taken_for_loaded(tmp_path: Path) -> None:
     own.write_text("first = 1\nsecond_one_is_here = 2\n")
     assert import_file(own).second_one_is_here == 2
     assert import_file(own) is import_file(own)
+
+
+def test_two_plugin_files_of_one_name_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record names a file by its name: of two, the hash of one would be lost."""
+    places = [tmp_path / "a" / "mine.py", tmp_path / "b" / "mine.py"]
+    for place in places:
+        place.parent.mkdir()
+        place.write_text("")
+    monkeypatch.setenv("COUNTERPOISE_PLUGINS", os.pathsep.join(map(str, places)))
+    with pytest.raises(ConfigError, match=r"COUNTERPOISE_PLUGINS names two files 'mine\.py'; rename one"):
+        plugin_files()
+    monkeypatch.setenv("COUNTERPOISE_PLUGINS", os.pathsep.join([str(places[0])] * 2))
+    assert plugin_files() == places[:1]
+
+
+MISTAKES = {
+    "los=": ("@part()", "return Part(los=None)", "part mine cannot be built: TypeError: .*'los'"),
+    "no return": ("@part()", "Part()", "part mine must return a Part, not None"),
+    "a list": ("@method()", "return [Part()]", r"method mine must return a Method, not \[Part"),
+    "bare part": (
+        "@part",
+        "return Part()",
+        r"the decorator of part mine needs parentheses, such as \('mine'\)",
+    ),
+    "bare method": ("@method", "return Method()", "the decorator of method mine needs parentheses"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_in_a_factory_is_told_as_one(mistake: str, tmp_path: Path) -> None:
+    """Not as a failure of the package, which asks to be reported."""
+    decorator, body, words = MISTAKES[mistake]
+    own = tmp_path / "mine.py"
+    own.write_text(
+        "from counterpoise.core.method import Method, method, part\nfrom counterpoise.core.part import Part\n"
+        f"{decorator}\ndef mine():\n    {body}\n"
+    )
+    run = spawn("validate", write_tiny(tmp_path), "method=['mine']", env={"COUNTERPOISE_PLUGINS": str(own)})
+    ended = finish(run)
+    assert ended.code == 2
+    assert re.search(words, ended.err), ended.err
+    assert len(ended.err.splitlines()) == 1

@@ -154,3 +154,16 @@ def test_pooled_samples_are_compared_with_and_never_recommended() -> None:
     found = compare_results(paired_runs({"fedavg": low, "scaffold": mid, "centralised": high}))
     assert [one.method for one in found.recommendations] == ["scaffold"]
     assert {verdict.method: verdict.verdict for verdict in found.verdicts}["centralised"] == "better"
+
+
+def test_the_words_do_not_deny_the_mean_of_a_method_that_pools_all_samples() -> None:
+    """ "No other method has a better mean" stood above a table in which centralised had one, in bold."""
+    low, mid, high = ([base + k / 1000 for k in range(8)] for base in (0.5, 0.6, 0.7))
+    [found] = compare_results(
+        paired_runs({"fedavg": mid, "scaffold": low, "centralised": high})
+    ).recommendations
+    assert found.paragraph.startswith("Use fedavg: no other method, centralised aside, has a better mean")
+    unsure = [base + (-1) ** k / 10 for k, base in enumerate(mid)]
+    runs = paired_runs({"fedavg": mid, "scaffold": [one + 0.01 for one in unsure], "centralised": high})
+    [found] = compare_results(runs).recommendations
+    assert found.paragraph.startswith("Cannot tell: scaffold has the best mean, centralised aside, balanced")

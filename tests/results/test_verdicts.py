@@ -75,7 +75,7 @@ def test_pairs_that_are_equal_give_no_evidence_and_are_named() -> None:
     assert (verdict.verdict, verdict.p, verdict.effect["cohen_dz"]) == ("no evidence", 1.0, None)
     assert verdict.sentence.endswith("The two are equal on every pair.")
     half = only(compare_results(paired_runs({"fedavg": SIX, "scaffold": [*SIX[:3], *raised(SIX[3:], 0.1)]})))
-    assert "the smallest p that 3 that differ can give is 0.25" in half.sentence
+    assert "the smallest p that the 3 that differ can give is 0.25" in half.sentence
 
 
 def test_one_pair_has_no_interval() -> None:

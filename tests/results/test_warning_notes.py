@@ -84,6 +84,25 @@ def test_seeds_with_other_code_are_listed_in_order() -> None:
     )
 
 
+def test_a_method_that_ran_with_other_code_than_the_baseline_is_named() -> None:
+    """Each row was of one version, so the pairs of two versions looked like any others."""
+    codes = {"fedavg": "2.0", "fedcm": "2.1", "fedprox": "2.1"}
+    made = [made_run(method, seed) for method in codes for seed in range(2)]
+    runs = [
+        run._replace(record=run.record | {"versions": {"torch": codes[run.method], "numpy": "2"}})
+        for run in made
+    ]
+    assert compare_results(runs).notes == ("fedcm, fedprox ran with other versions of torch than fedavg.",)
+
+
+def test_classes_are_named_in_their_order() -> None:
+    """Those of the first seed came first."""
+    without_cat = [[0, 9, 0], [0, 9, 0], [0, 1, 8]]
+    assert compare_results([_counted(0, WITHOUT_OWL), _counted(1, without_cat)]).notes == (
+        "fedavg never predicts class cat (1 of 2 seeds), owl (1 of 2 seeds).",
+    )
+
+
 def test_a_class_without_test_samples_is_not_missed() -> None:
     assert compare_results([_counted(0, [[5, 4, 0], [1, 8, 0], [0, 0, 0]])]).notes == ()
 

@@ -43,6 +43,10 @@ def in_memory(given: Any, arguments: Mapping[str, Any], seed: int = 0) -> Datase
         return _read(from_hugging_face, {**halves_of(given), **arguments}, seed)
     if is_hugging_face(given):
         return _read(from_hugging_face, arguments, seed, given=given)
+    if isinstance(given, tuple) and all(hasattr(part, "shape") for part in given):
+        raise ConfigError(
+            "load_data: arrays need their halves and classes named: Dataset(name, train=Samples(x, y), test=Samples(x, y), classes=(...))"
+        )
     if hasattr(given, "__getitem__") and hasattr(given, "__len__") and not is_rows(given):
         return _read(from_torch, arguments, seed, train=given)
     if is_rows(given):

@@ -31,7 +31,7 @@ def frame_table(given: Any, kinds: Mapping[str, Sequence[str]] | None = None) ->
     """The rows as text; `kinds`: known words of a column, by which a whole number is spelled 1 or 1.0."""
     known = kinds or {}
     columns = {
-        str(name): [_spell(cell, known.get(str(name), ())) for cell in cells]
+        str(name): [_spell(str(name), cell, known.get(str(name), ())) for cell in cells]
         for name, cells in _columns(given).items()
     }
     lengths = {len(cells) for cells in columns.values()}
@@ -54,7 +54,7 @@ def _columns(given: Any) -> dict[Any, Iterable[Any]]:
     }
 
 
-def _spell(cell: Any, kinds: Sequence[str]) -> str:
+def _spell(column: str, cell: Any, kinds: Sequence[str]) -> str:
     """A cell as a file would hold it; a missing one as nothing."""
     if isinstance(cell, str):
         return cell.strip()
@@ -63,7 +63,7 @@ def _spell(cell: Any, kinds: Sequence[str]) -> str:
     if cell is None or type(cell).__name__ in ("NAType", "NaTType"):
         return ""
     if not isinstance(cell, int | float | np.number):
-        raise DataError(f"{NAME} holds {short(cell)}; needs numbers and words")
+        raise DataError(f"{NAME}: column {short(column)} holds {short(cell)}; needs numbers and words")
     if isinstance(cell, int | np.integer):
         return str(int(cell))
     return _spell_float(float(cell), kinds)

@@ -12,9 +12,9 @@ from counterpoise.results.comparison import Comparison
 from counterpoise.results.words import noun, show_p
 
 AT = {
-    "last": "after the last round",
-    "best": "at the best evaluation of each run",
-    "mean_last_10": "as means of the last 10 evaluations",
+    "last": " after the last round",
+    "best": ", each at its own best evaluation of a run",
+    "mean_last_10": " as means of the last 10 evaluations",
 }
 
 
@@ -37,7 +37,7 @@ def shown_tables(comparison: Comparison) -> list[Shown]:
 def scores_caption(comparison: Comparison) -> str:
     """Moment, seeds, score and test."""
     return (
-        f"Scores in percent {AT[comparison.at]}, mean ± sample deviation over {_seeds(comparison)}; the best mean is bold."
+        f"Scores in percent{AT[comparison.at]}, mean ± sample deviation over {_seeds(comparison)}; the best mean is bold."
         f" † better, ‡ worse than {comparison.baseline} in {find(comparison.score).words}: {words_of_tests(comparison)}"
         " over paired seeds, 5 % after Holm's correction."
     )

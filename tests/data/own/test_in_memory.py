@@ -239,7 +239,7 @@ class Stream:
         ),
         (
             Columns({"x": None, "label": None}, x=[datetime(2026, 1, 2)] * 4, label=[0, 1] * 2),
-            r"the frame holds datetime.datetime\(2026, 1, 2",
+            r"the frame: column '[^']+' holds datetime.datetime\(2026, 1, 2",
         ),
     ],
 )
