@@ -9,11 +9,15 @@ from counterpoise.data.faults import MAX_NUMBER
 from counterpoise.data.form import IMAGE_DIMENSIONS
 from counterpoise.data.preprocessing import Preprocessing
 from counterpoise.data.tables.cells import MISSING, MISSING_WORD
+from counterpoise.data.tables.commas import COMMA, POINT
 from counterpoise.data.tables.encoder import OTHER_WORD
 from counterpoise.metrics.threshold import Decision
 
 # Which mark divides the cells is told by the columns that must be there, as they differ from file to file.
 TABLE = """\
+def points(cells):  # 3,5 is 3.5 between semicolons, in a column without points
+    mixed = any(re.fullmatch(r"POINT", cell) for cell in cells)
+    return cells if mixed else [re.sub(r"^COMMA$", r"\\1.\\2", cell) for cell in cells]
 def table(path):
     needed, raw = [*how["numbers"], *how["words"]], open(path, "rb").read()
     raw = gzip.decompress(raw) if raw[:2] == b"\\x1f\\x8b" else raw
@@ -26,6 +30,7 @@ def table(path):
     else: raise ValueError(f"lacks some of the columns {', '.join(needed)}")
     if not rows or any(names.count(name) > 1 for name in needed): raise ValueError("two columns have one name" if rows else "no rows below the header")
     if odd := [row for row in rows if len(row) != len(names)]: raise ValueError(f"a row has {len(odd[0])} cells, the header {len(names)}")
+    if mark == ";": rows = zip(*map(points, zip(*rows)))
     return [dict(zip(names, row)) for row in rows]
 def cell(row, name): return "MISSING" if row[name].lower() in how["missing"] else row[name]
 """
@@ -129,7 +134,7 @@ HOW = 'how = json.load(open("inputs.json"))\n'
 
 
 def _first(how: Preprocessing) -> str:
-    return "csv, gzip, io, json, sys" if how.form.columns is not None else "json, sys"
+    return "csv, gzip, io, json, re, sys" if how.form.columns is not None else "json, sys"
 
 
 def _array(how: Preprocessing) -> str:
@@ -162,6 +167,7 @@ def _read(how: Preprocessing, wrap: dict[str, str]) -> str:
     lines += "".join(f"{name} = {wrap[name].format(made[name])}\n" for name in names)
     helpers = {"numbers": NUMBER.replace("LARGEST", repr(MAX_NUMBER)), "codes": CODES}
     text = USAGE + TABLE + "".join(helpers[name] for name in names) + _tried(how, lines)
+    text = text.replace("POINT", POINT).replace("COMMA", COMMA)
     return text.replace("MISSING", MISSING_WORD).replace("OTHER", OTHER_WORD)
 
 

@@ -18,8 +18,9 @@ from counterpoise.data.tables.cells import (
     parse_number,
     words_of,
 )
+from counterpoise.data.tables.commas import decimal_commas
 from counterpoise.data.tables.encoder import OTHER_WORD, Encoder, Number, check_size
-from counterpoise.data.tables.identifiers import decimal_commas, drop_key, identifier_notes, number_note
+from counterpoise.data.tables.identifiers import drop_key, identifier_notes, number_note
 from counterpoise.data.types import Rows
 from counterpoise.errors import listed, short
 

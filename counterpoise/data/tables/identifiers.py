@@ -1,4 +1,4 @@
-"""Columns that identify rows (row numbers, words that are nearly all different), and decimal commas."""
+"""Columns that identify rows: row numbers, and words that are nearly all different."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from counterpoise.data.tables.cells import Numbers, is_missing, is_nameless, parse_number
+from counterpoise.data.tables.cells import Numbers, is_missing, is_nameless
+from counterpoise.data.tables.commas import decimal_commas
 from counterpoise.errors import short
 
 FEWEST = 10  # different words; fewer are never reported
@@ -21,7 +22,6 @@ PANDAS_INDEX = re.compile(r"Unnamed: 0(?:\.\d+)*|__index_level_\d+__")
 # patient_id, PatientID, record no, MRN; not "humid" or "grid"
 IDENTIFIER = re.compile(r"(?:^|[\W_]|(?<=[a-z])(?=[A-Z]))(?i:id|uuid|guid|mrn|nr|no|number|index|key)$")
 INDEX_HINT = "name it, or write the file without an index, as with pandas' to_csv(..., index=False)"
-DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 
 
 def drop_key(name: str) -> str:
@@ -95,18 +95,11 @@ def is_index(cells: Sequence[str]) -> bool:
     return len(set(cells)) == len(cells) and all(map(WHOLE_NUMBER.fullmatch, cells))
 
 
-def decimal_commas(words: Collection[str]) -> str | None:
-    """An example, where all words are numbers and some have a decimal comma."""
-    with_comma = [word for word in words if DECIMAL_COMMA.fullmatch(word)]
-    others = (word for word in words if not DECIMAL_COMMA.fullmatch(word))
-    return min(with_comma) if with_comma and all(parse_number(word) is not None for word in others) else None
-
-
 def _problem(different: Collection[str], rows: int) -> str | None:
     example = decimal_commas(different)
     if example is not None:
         point = example.replace(",", ".")
-        return f"they look like numbers with a decimal comma, such as {short(example)}, and a number is read with a point, {point}"
+        return f"they look like numbers with a decimal comma, such as {short(example)}; write {point}, or divide the cells by semicolons"
     return "such words name rows and say nothing about new ones" if names_rows(different, rows) else None
 
 

@@ -8,8 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from counterpoise.data.tables.cells import Numbers, Table, is_missing, numbers_of
+from counterpoise.data.tables.commas import decimal_commas
 from counterpoise.data.tables.fit import is_numeric
-from counterpoise.data.tables.identifiers import decimal_commas, judge_numbers, names_rows
+from counterpoise.data.tables.identifiers import judge_numbers, names_rows
 
 FEW_KINDS = range(3, 11)  # different whole numbers that may be codes; two are the same either way
 
