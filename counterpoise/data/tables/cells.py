@@ -18,7 +18,15 @@ Numbers = NDArray[np.float64]
 
 MISSING_WORD = "(missing)"
 NAMELESS = frozenset({"", "?", "nan"})
-MISSING = NAMELESS | {"na", "n/a", "null", "none"}  # the added ones may name a class or a client
+MISSING = NAMELESS | {
+    "na",
+    "n/a",
+    "#n/a",
+    "<na>",
+    "nat",
+    "null",
+    "none",
+}  # the added ones may name a class or a client
 
 
 class Table(NamedTuple):

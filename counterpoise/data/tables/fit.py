@@ -104,9 +104,7 @@ def is_numeric(
             for row, cell in zip(table.rows, table.columns[name], strict=True)
             if cell in not_numbers
         )
-        reason = (
-            f"{name!r} holds {short(cell)} among numbers; correct it, or name the column in `categorical`"
-        )
+        reason = f'{name!r} holds {short(cell)} among numbers; correct it (a gap is an empty cell), leave such rows out (on_error = "skip", init --skip), or name the column in `categorical`'
         raise fault(table.path, reason, row)
     return not not_numbers
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Sized
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +21,9 @@ WHOLE_NUMBER = re.compile(r"-?\d+")
 PANDAS_INDEX = re.compile(r"Unnamed: 0(?:\.\d+)*|__index_level_\d+__")
 # patient_id, PatientID, record no, MRN; not "humid" or "grid"
 IDENTIFIER = re.compile(r"(?:^|[\W_]|(?<=[a-z])(?=[A-Z]))(?i:id|uuid|guid|mrn|nr|no|number|index|key)$")
+DATE = re.compile(
+    r"(?:\d{4}-\d\d?-\d\d?|\d\d?[./]\d\d?[./]\d{2,4})(?:[ T]\d.*)?"
+)  # 2024-12-31, 31.12.2024, 12/31/24, with a time or without
 INDEX_HINT = "name it, or write the file without an index, as with pandas' to_csv(..., index=False)"
 
 
@@ -100,9 +103,16 @@ def _problem(different: Collection[str], rows: int) -> str | None:
     if example is not None:
         point = example.replace(",", ".")
         return f"they look like numbers with a decimal comma, such as {short(example)}; write {point}, or divide the cells by semicolons"
+    if are_dates(different):
+        return "they look like dates, and say nothing about later ones"
     return "such words name rows and say nothing about new ones" if names_rows(different, rows) else None
 
 
-def names_rows(different: Collection[str], rows: int) -> bool:
+def are_dates(words: Collection[str]) -> bool:
+    """Whether all words are dates, and too many for categories."""
+    return len(words) >= FEWEST and all(map(DATE.fullmatch, words))
+
+
+def names_rows(different: Sized, rows: int) -> bool:
     """Whether so many words are different that they are no categories."""
     return len(different) >= FEWEST and len(different) > LIKE_NAMES * rows

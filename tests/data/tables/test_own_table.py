@@ -88,6 +88,12 @@ def test_a_column_that_names_rows_is_noted(tmp_path: Path) -> None:
     assert column_warnings(path, categorical=["patient_id"]) == []
 
 
+def test_dates_are_noted(tmp_path: Path) -> None:
+    rows = [f"{1 + row % 12}.3.2024,{row % 9},{'pq'[row % 2]}" for row in range(40)]
+    (note,) = column_warnings(written(tmp_path, "day,age,label", *rows))
+    assert "they look like dates, and say nothing about later ones" in note
+
+
 def test_numbers_with_a_decimal_comma_are_noted(tmp_path: Path) -> None:
     rows = [f'"{row % 7},{row % 2}",{row % 9},{"pq"[row % 2]}' for row in range(40)]
     (note,) = column_warnings(written(tmp_path, "dose,age,label", *rows))
