@@ -154,10 +154,13 @@ def report(summary: Mapping[str, Any], folder: Path, as_json: bool) -> None:
 
 
 def _plan_lines(config: Experiment, simulation: Any) -> Iterator[str]:
+    from counterpoise.errors import listed
+
     federation, settings = simulation.work.federation, simulation.settings
     sizes = federation.samples()
     yield f"data       {federation.name}: {len(federation.train.y)} training and {len(federation.test.y)} test samples, {len(federation.classes)} classes"
-    yield f"classes    {federation.counts().sum(0).tolist()}"
+    counts = federation.counts().sum(0).tolist()
+    yield f"classes    {listed([f'{name}: {count:,}' for name, count in zip(federation.classes, counts, strict=True)])}"
     yield from (f"note       {note}" for note in federation.notes)
     yield f"clients    {len(sizes)} of {int(sizes.min())} to {int(sizes.max())} samples, {config.cohort.size or len(sizes)} per round"
     yield from _model_lines(config, simulation)

@@ -16,8 +16,7 @@ from counterpoise.metrics.threshold import Decision
 # Which mark divides the cells is told by the columns that must be there, as they differ from file to file.
 TABLE = """\
 def points(cells):  # 3,5 is 3.5 between semicolons, in a column without points
-    mixed = any(re.fullmatch(r"POINT", cell) for cell in cells)
-    return cells if mixed else [re.sub(r"^COMMA$", r"\\1.\\2", cell) for cell in cells]
+    return cells if any(re.fullmatch(r"POINT", cell) for cell in cells) else [re.sub(r"^COMMA$", r"\\1.\\2", cell) for cell in cells]
 def table(path):
     needed, raw = [*how["numbers"], *how["words"]], open(path, "rb").read()
     raw = gzip.decompress(raw) if raw[:2] == b"\\x1f\\x8b" else raw
@@ -126,15 +125,18 @@ def onnx_example(how: Preprocessing, decision: Decision | None = None) -> str:
     """Answers for a file, by onnxruntime and NumPy alone."""
     wrap = {"numbers": "np.array({}, dtype=np.float64)", "codes": "np.array({}, dtype=np.int64)"}
     head = f"import {_first(how)}\nimport numpy as np, onnxruntime\n"
-    call = f'_, shares = onnxruntime.InferenceSession("model.onnx").run(None, {_inputs(how, "x")})\n'
+    call = f"_, shares = onnxruntime.InferenceSession({ONNX}).run(None, {_inputs(how, 'x')})\n"
     return _whole("onnxruntime", how, head + HOW + _read(how, wrap) + call + _answer(decision))
 
 
-HOW = 'how = json.load(open("inputs.json"))\n'
+HOW = 'how = json.loads(pathlib.Path(__file__).with_name("inputs.json").read_text())\n'
+
+
+ONNX = 'str(pathlib.Path(__file__).with_name("model.onnx"))'
 
 
 def _first(how: Preprocessing) -> str:
-    return "csv, gzip, io, json, re, sys" if how.form.columns is not None else "json, sys"
+    return "csv, gzip, io, json, pathlib, re, sys" if how.form.columns is not None else "json, pathlib, sys"
 
 
 def _array(how: Preprocessing) -> str:

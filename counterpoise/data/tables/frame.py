@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ def frame_table(given: Any, kinds: Mapping[str, Sequence[str]] | None = None) ->
     """The rows as text; `kinds`: known words of a column, by which a whole number is spelled 1 or 1.0."""
     known = kinds or {}
     columns = {
-        str(name): [_spell(cell, known.get(str(name), ())) for cell in cells]
+        str(name): [_spell(str(name), cell, known.get(str(name), ())) for cell in cells]
         for name, cells in _columns(given).items()
     }
     lengths = {len(cells) for cells in columns.values()}
@@ -54,7 +55,7 @@ def _columns(given: Any) -> dict[Any, Iterable[Any]]:
     }
 
 
-def _spell(cell: Any, kinds: Sequence[str]) -> str:
+def _spell(column: str, cell: Any, kinds: Sequence[str]) -> str:
     """A cell as a file would hold it; a missing one as nothing."""
     if isinstance(cell, str):
         return cell.strip()
@@ -62,8 +63,10 @@ def _spell(cell: Any, kinds: Sequence[str]) -> str:
         return str(cell)
     if cell is None or type(cell).__name__ in ("NAType", "NaTType"):
         return ""
+    if isinstance(cell, date):
+        return cell.isoformat(" ") if isinstance(cell, datetime) else cell.isoformat()
     if not isinstance(cell, int | float | np.number):
-        raise DataError(f"{NAME} holds {short(cell)}; needs numbers and words")
+        raise DataError(f"{NAME}: column {column!r} holds {short(cell)}; needs numbers and words")
     if isinstance(cell, int | np.integer):
         return str(int(cell))
     return _spell_float(float(cell), kinds)

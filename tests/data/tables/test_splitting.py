@@ -176,5 +176,5 @@ def test_a_test_label_that_is_never_trained_is_told_by_its_row(tmp_path: Path) -
     with pytest.raises(DataError, match=r"other.csv: row 3: 'label' holds 'r', which is in no training row$"):
         read_table(train, "label", how=Splitting(test=test))
     test = written(tmp_path, "b,label", "1,p", "2,q", name="other.csv")
-    with pytest.raises(DataError, match=r"other.csv: row 1: no column 'a', which the encoder needs$"):
+    with pytest.raises(DataError, match=r"other.csv: row 1: no column 'a', which the model needs$"):
         read_table(train, "label", how=Splitting(test=test))
