@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from warnings import catch_warnings, filterwarnings
 
 # Colours that colour-blind readers can distinguish (Okabe and Ito).
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000")
@@ -27,5 +28,6 @@ def save(figure: Any, path: Path) -> None:
 
     path.parent.mkdir(parents=True, exist_ok=True)
     metadata = {"Date": None} if path.suffix == ".svg" else {}
-    with matplotlib.rc_context({"svg.hashsalt": path.stem}):
+    with matplotlib.rc_context({"svg.hashsalt": path.stem}), catch_warnings():
+        filterwarnings("ignore", "Glyph .* missing from font")  # a name in another script is drawn as boxes
         figure.savefig(path, metadata=metadata)
