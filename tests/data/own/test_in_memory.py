@@ -80,6 +80,11 @@ def test_dates_of_a_frame_are_the_words_of_a_file() -> None:
     assert words["born"] == ("2026-01-01", "2026-01-02")
 
 
+def test_what_is_neither_a_number_nor_a_word_is_named_with_its_column() -> None:
+    with pytest.raises(DataError, match=r"the frame: column 'x' holds \{1\}; needs numbers and words"):
+        cp.load_data({"x": [{1}] * 4, "y": [0, 1] * 2}, label="y")
+
+
 def test_a_torch_data_set_needs_no_second_one_for_tests() -> None:
     x, y = torch.arange(40.0).view(20, 2), torch.arange(20) % 2
     data = cp.load_data(TensorDataset(x, y), classes=["no", "yes"], clients=["a", "b"] * 10)
@@ -246,8 +251,8 @@ class Stream:
             "row 2: label is None; needs a",
         ),
         (
-            Columns({"x": None, "label": None}, x=[1j] * 4, label=[0, 1] * 2),
-            "the frame: column 'x' holds 1j; needs numbers and words",
+            Columns({"x": None, "label": None}, x=[{1}] * 4, label=[0, 1] * 2),
+            "x holds object; needs numbers",
         ),
     ],
 )
