@@ -104,9 +104,15 @@ def validate(experiment: File, overrides: Overrides = None) -> None:
 
 def read_experiment(path: Path, overrides: list[str]) -> Experiment:
     """The experiment of a file; a sweep is recognised by keys that no experiment has."""
-    from counterpoise.errors import ConfigError
+    from counterpoise.data.tables.table import is_table
+    from counterpoise.errors import ConfigError, short
     from counterpoise.run.config.experiment import open_experiment
 
+    if is_table(path):
+        file = shlex.quote(str(path))
+        raise ConfigError(
+            f"{short(path)} must be an experiment in TOML, not a table; `counterpoise init {file} --label COLUMN` writes one"
+        )
     try:
         return open_experiment(path, overrides)
     except ConfigError:
