@@ -100,7 +100,7 @@ def advise_on(
         final = _run(race, outlook, memory)
         finalists, finals = final
         found = conclude(
-            final.runs(race), {one.label: one for one in finalists}, BASELINE, outlook.goal, outlook.data, outlook.held,
+            final.runs(race), BASELINE, outlook.goal, outlook.data, outlook.held,
             _notes(course.experiment.rounds, finals),
         )  # fmt: skip
         return Found(outlook, course, finalists, finals, found, race, memory.candidates)

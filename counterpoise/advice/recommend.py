@@ -8,7 +8,6 @@ from typing import NamedTuple, TypeAlias
 
 from counterpoise.advice.figures import Figures
 from counterpoise.advice.goal import Goal
-from counterpoise.advice.trials import Trial
 from counterpoise.results.cells import values_of
 from counterpoise.results.recommendation import Change, Claim, Confidence, Recommendation, surest
 from counterpoise.results.results import RunResult
@@ -85,7 +84,6 @@ def differences_of(finals: Finals, baseline: str, goal: Goal) -> dict[str, list[
 
 def conclude(
     finals: Finals,
-    trials: Mapping[str, Trial],
     baseline: str,
     goal: Goal,
     data: Figures,
@@ -103,8 +101,7 @@ def conclude(
         if one.mean > 0
     ]
     if not claims:
-        tried = f"{len(trials)} methods were tried, and {len(gains)} of them over {gains[0].pairs} seeds"
-        return Recommendation("", baseline, baseline, goal.words, tried)
+        return Recommendation("", baseline, baseline, goal.words, _unbeaten(gains, data, held, notes))
     chosen = surest(claims)
     gain = next(one for one in gains if one.label == chosen.method)
     found = Recommendation(
@@ -121,17 +118,30 @@ def conclude(
     return _with_costs(found, finals, data)
 
 
-def _confidence(gain: Gain, data: Figures, held: Held, notes: Sequence[str]) -> tuple[Confidence, str]:
-    pairs = plural(gain.pairs, "seed")
+def _unbeaten(gains: Sequence[Gain], data: Figures, held: Held, notes: Sequence[str]) -> str:
+    """What the baseline stood against, and what speaks against leaving it at that."""
+    pairs = gains[0].pairs
+    tried = f"the finals tried {plural(len(gains), 'other')} over {plural(pairs, 'seed')}"
+    doubts = _doubts(pairs, data, held, notes)
+    return f"{tried}, but {'; '.join(doubts)}" if doubts else tried
+
+
+def _doubts(pairs: int, data: Figures, held: Held, notes: Sequence[str]) -> list[str]:
     doubts = [*notes]
-    if gain.pairs < ENOUGH_SEEDS:
-        doubts.append(f"there are only {pairs}")
+    if pairs < ENOUGH_SEEDS:
+        doubts.append(f"there are only {plural(pairs, 'seed')}")
     if held.rarest < ENOUGH_SAMPLES:
         doubts.append(
             f"only {held.rarest} of {held.samples:,} validation samples are of {data.rarest}, the rarest class"
         )
     if not held.anew:
         doubts.append(_same_samples(held))
+    return doubts
+
+
+def _confidence(gain: Gain, data: Figures, held: Held, notes: Sequence[str]) -> tuple[Confidence, str]:
+    pairs = plural(gain.pairs, "seed")
+    doubts = _doubts(gain.pairs, data, held, notes)
     if gain.interval is None or gain.interval[0] <= 0:
         doubts.insert(0, f"the interval over {pairs} includes zero")
         return "low" if gain.is_likely else "none", "; ".join(doubts)
@@ -141,7 +151,7 @@ def _confidence(gain: Gain, data: Figures, held: Held, notes: Sequence[str]) -> 
 
 def _same_samples(held: Held) -> str:
     """The doubt, and what to do about it where a key can."""
-    doubt = "all seeds are scored on the same validation samples, which the interval does not allow for"
+    doubt = "all seeds are scored on the same validation samples, so that their spread says too little"
     if not held.fixed_by:
         return doubt
     return f"{doubt} ({' '.join(f'{key}=0' for key in held.fixed_by)} with another folder draws them anew for each seed)"

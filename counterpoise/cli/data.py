@@ -96,7 +96,7 @@ def pack(
         {"seed": config.seed, "data": tables["data"], "partition": tables["partition"]},
     )
     typer.echo(
-        f"{target}: {target.stat().st_size / 2**20:.1f} MiB, {len(packed.train.y)} training and {len(packed.test.y)} test samples, {len(packed.assignment.clients)} clients"
+        f"{target}: {target.stat().st_size / 2**20:.2g} MiB, {len(packed.train.y)} training and {len(packed.test.y)} test samples, {len(packed.assignment.clients)} clients"
     )
 
 

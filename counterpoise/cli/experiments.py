@@ -104,9 +104,15 @@ def validate(experiment: File, overrides: Overrides = None) -> None:
 
 def read_experiment(path: Path, overrides: list[str]) -> Experiment:
     """The experiment of a file; a sweep is recognised by keys that no experiment has."""
-    from counterpoise.errors import ConfigError
+    from counterpoise.data.tables.table import is_table
+    from counterpoise.errors import ConfigError, short
     from counterpoise.run.config.experiment import open_experiment
 
+    if is_table(path):
+        file = shlex.quote(str(path))
+        raise ConfigError(
+            f"{short(path)} must be an experiment in TOML, not a table; `counterpoise init {file} --label COLUMN` writes one"
+        )
     try:
         return open_experiment(path, overrides)
     except ConfigError:
@@ -154,10 +160,13 @@ def report(summary: Mapping[str, Any], folder: Path, as_json: bool) -> None:
 
 
 def _plan_lines(config: Experiment, simulation: Any) -> Iterator[str]:
+    from counterpoise.errors import listed
+
     federation, settings = simulation.work.federation, simulation.settings
     sizes = federation.samples()
     yield f"data       {federation.name}: {len(federation.train.y)} training and {len(federation.test.y)} test samples, {len(federation.classes)} classes"
-    yield f"classes    {federation.counts().sum(0).tolist()}"
+    counts = federation.counts().sum(0).tolist()
+    yield f"classes    {listed([f'{name}: {count:,}' for name, count in zip(federation.classes, counts, strict=True)])}"
     yield from (f"note       {note}" for note in federation.notes)
     yield f"clients    {len(sizes)} of {int(sizes.min())} to {int(sizes.max())} samples, {config.cohort.size or len(sizes)} per round"
     yield from _model_lines(config, simulation)

@@ -32,6 +32,8 @@ def init(
     from counterpoise.sweep.draft import draft
     from counterpoise.system.atomic import write_atomically
 
+    if out.suffix == ".toml" or (out.exists() and not out.is_dir()):
+        raise ConfigError(f"--out must be a folder for the two files, not {out}")
     stem = Path(file.stem).stem if file.suffix.lower() == ".gz" else file.stem
     experiment, sweep = out / f"{stem}.toml", out / f"{stem}-sweep.toml"
     there = [path for path in (experiment, sweep) if path.exists()]
@@ -45,6 +47,7 @@ def init(
     typer.echo("\nassumed:")
     typer.echo("\n".join(f"  {line}" for line in found.assumed))
     typer.echo(f"\nwrote {experiment} and {sweep}; go on with\n")
+    typer.echo(f"  counterpoise advise {shlex.quote(str(experiment))}")
     typer.echo(f"  counterpoise run {shlex.quote(str(experiment))}")
     typer.echo(f"  counterpoise compare {shlex.quote(str(sweep))}")
 

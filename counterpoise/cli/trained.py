@@ -79,9 +79,11 @@ def _check_out(out: Path, file: Path, force: bool) -> None:
 
 def _print_predicted(predicted: Predicted, out: Path) -> None:
     from counterpoise.errors import printable
+    from counterpoise.results.words import noun
     from counterpoise.trained.answers import called_from
 
-    typer.echo(f"{len(predicted.said.codes):,} rows: {out}")
+    rows = len(predicted.said.codes)
+    typer.echo(f"{rows:,} {noun(rows, 'row')}: {out}")
     if predicted.decision is not None:
         called = called_from(predicted.decision, predicted.said.classes)
         typer.echo(printable(f"{called}, the threshold that the run chose on validation samples"))

@@ -41,6 +41,8 @@ def load_data(
     """
     imbalance, seed = check_arguments("load_data", load_data, imbalance=imbalance, seed=seed)
     if isinstance(name, str):  # always a name: that of a config must not open files
+        if Path(name).suffix:
+            raise ConfigError(f"load_data: no data set {short(name)}; a file is given as Path({short(name)})")
         drawn = {"seed": seed} if "seed" in DATASETS.entry(name).parameters else {}
         whole = DATASETS.build(name, arguments | drawn)(None if root is None else Path(root))
     else:

@@ -77,7 +77,7 @@ def report_lines(federation: Federation) -> Iterator[str]:
     """The report, line by line."""
     counts = federation.counts().numpy()
     totals, skew = counts.sum(0), describe(counts)
-    yield f"{federation.name}: {totals.sum()} training and {len(federation.test.y)} test samples, {len(totals)} classes, {len(counts)} clients"
+    yield f"{federation.name}: {totals.sum()} training and {len(federation.test.y)} test samples, {len(totals)} classes, {len(counts)} client{'' if len(counts) == 1 else 's'}"
     yield f"imbalance: {few_digits(skew.global_imbalance)} to 1 (largest over smallest class)"
     yield from (f"note: {note}" for note in federation.notes)
     yield ""

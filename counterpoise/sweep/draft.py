@@ -10,10 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from counterpoise.data.dataset import Dataset
+from counterpoise.data.faults import fault
 from counterpoise.data.federation import Federation
 from counterpoise.data.own import read_table
 from counterpoise.data.skew import imbalance_of
 from counterpoise.data.tables.cells import Table, parse_number
+from counterpoise.data.tables.identifiers import names_rows
 from counterpoise.data.tables.suspects import Suspects, suspects
 from counterpoise.errors import listed, one_line
 from counterpoise.results.statistics import fewest_pairs
@@ -59,6 +61,7 @@ def draft(path: Path, label: str | None, client: str | None, name: str, skip: bo
     """
     table = open_given(path, label, client, skip)
     assert label is not None
+    _check_classes(table, label)
     found = suspects(table, _features(table, label, client))
     data = read_table(path, label, client, drop=list(found.left_out), on_error="skip" if skip else "stop")
     tables = _experiment(path, label, client, data, found, skip)
@@ -70,6 +73,14 @@ def draft(path: Path, label: str | None, client: str | None, name: str, skip: bo
     make_sweep(sweep)
     text = _comment([f"counterpoise run {name}.toml", *assumed]) + write_toml(tables)
     return Draft(text, _sweep_text(sweep, name), assumed, counts)
+
+
+def _check_classes(table: Table, label: str) -> None:
+    """A column in which most rows differ is a quantity or a name, and holds no classes."""
+    kinds = len(set(table.columns[label]))
+    if names_rows(range(kinds), len(table.rows)):
+        many = f"{label!r} holds {kinds:,} different values in {len(table.rows):,} rows"
+        raise fault(table.path, f"--label: {many}; needs classes, so cut a quantity into ranges first")
 
 
 def _from_folder(path: Path, folder: Path) -> str:
@@ -157,6 +168,9 @@ def _assumed(
     yield from _on_classes(table, label, data)
     yield from (f"left out: {name!r}, {why}" for name, why in found.left_out.items())
     yield from (f"look at {name!r}: it {why}" for name, why in found.doubtful.items())
+    copies = len(table.rows) - len(set(zip(*table.columns.values(), strict=True)))
+    if copies:
+        yield f"look at the rows: {copies:,} of {len(table.rows):,} are copies of an earlier one, and may test what trained"
     if found.coded:
         yield f"whole numbers of few kinds, read as amounts: {listed(found.coded)}; data.categorical lists those that only name kinds"
     yield from _on_clients(client, federation)

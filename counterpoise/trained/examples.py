@@ -9,11 +9,14 @@ from counterpoise.data.faults import MAX_NUMBER
 from counterpoise.data.form import IMAGE_DIMENSIONS
 from counterpoise.data.preprocessing import Preprocessing
 from counterpoise.data.tables.cells import MISSING, MISSING_WORD
+from counterpoise.data.tables.commas import COMMA, POINT
 from counterpoise.data.tables.encoder import OTHER_WORD
 from counterpoise.metrics.threshold import Decision
 
 # Which mark divides the cells is told by the columns that must be there, as they differ from file to file.
 TABLE = """\
+def points(cells):  # 3,5 is 3.5 between semicolons, in a column without points
+    return cells if any(re.fullmatch(r"POINT", cell) for cell in cells) else [re.sub(r"^COMMA$", r"\\1.\\2", cell) for cell in cells]
 def table(path):
     needed, raw = [*how["numbers"], *how["words"]], open(path, "rb").read()
     raw = gzip.decompress(raw) if raw[:2] == b"\\x1f\\x8b" else raw
@@ -26,6 +29,7 @@ def table(path):
     else: raise ValueError(f"lacks some of the columns {', '.join(needed)}")
     if not rows or any(names.count(name) > 1 for name in needed): raise ValueError("two columns have one name" if rows else "no rows below the header")
     if odd := [row for row in rows if len(row) != len(names)]: raise ValueError(f"a row has {len(odd[0])} cells, the header {len(names)}")
+    if mark == ";": rows = zip(*map(points, zip(*rows)))
     return [dict(zip(names, row)) for row in rows]
 def cell(row, name): return "MISSING" if row[name].lower() in how["missing"] else row[name]
 """
@@ -121,15 +125,18 @@ def onnx_example(how: Preprocessing, decision: Decision | None = None) -> str:
     """Answers for a file, by onnxruntime and NumPy alone."""
     wrap = {"numbers": "np.array({}, dtype=np.float64)", "codes": "np.array({}, dtype=np.int64)"}
     head = f"import {_first(how)}\nimport numpy as np, onnxruntime\n"
-    call = f'_, shares = onnxruntime.InferenceSession("model.onnx").run(None, {_inputs(how, "x")})\n'
+    call = f"_, shares = onnxruntime.InferenceSession({ONNX}).run(None, {_inputs(how, 'x')})\n"
     return _whole("onnxruntime", how, head + HOW + _read(how, wrap) + call + _answer(decision))
 
 
-HOW = 'how = json.load(open("inputs.json"))\n'
+HOW = 'how = json.loads(pathlib.Path(__file__).with_name("inputs.json").read_text())\n'
+
+
+ONNX = 'str(pathlib.Path(__file__).with_name("model.onnx"))'
 
 
 def _first(how: Preprocessing) -> str:
-    return "csv, gzip, io, json, sys" if how.form.columns is not None else "json, sys"
+    return "csv, gzip, io, json, pathlib, re, sys" if how.form.columns is not None else "json, pathlib, sys"
 
 
 def _array(how: Preprocessing) -> str:
@@ -162,6 +169,7 @@ def _read(how: Preprocessing, wrap: dict[str, str]) -> str:
     lines += "".join(f"{name} = {wrap[name].format(made[name])}\n" for name in names)
     helpers = {"numbers": NUMBER.replace("LARGEST", repr(MAX_NUMBER)), "codes": CODES}
     text = USAGE + TABLE + "".join(helpers[name] for name in names) + _tried(how, lines)
+    text = text.replace("POINT", POINT).replace("COMMA", COMMA)
     return text.replace("MISSING", MISSING_WORD).replace("OTHER", OTHER_WORD)
 
 

@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from safetensors.torch import save_file
+from safetensors.torch import save
 
 from counterpoise.errors import ConfigError
 from counterpoise.run.store.folder import RunFolder
@@ -51,7 +51,7 @@ def _write(run: LoadedRun, folder: Path) -> None:
     how, decision, program = run.preprocessing, run.decision, trace(run.module)
     write_onnx(program, folder / "model.onnx")
     shutil.copyfile(RunFolder(run.path).model, folder / "model.safetensors")
-    save_file(program.constants, folder / "constants.safetensors")
+    (folder / "constants.safetensors").write_bytes(save(program.constants))
     texts = {
         "model.py": source(program),
         "inputs.json": json.dumps(how_json(how, decision), indent=1) + "\n",

@@ -11,7 +11,6 @@ from made_runs import made_run
 from counterpoise.advice.figures import Figures
 from counterpoise.advice.goal import Goal, read_goal
 from counterpoise.advice.recommend import Held, conclude, gain_of, gains_of
-from counterpoise.advice.trials import Trial
 from counterpoise.errors import ConfigError
 from counterpoise.results.results import RunResult
 
@@ -36,8 +35,7 @@ def decide(held: Held = HELD, notes: Sequence[str] = (), **scores: Sequence[floa
     finals = {label: runs(label, found, 0.9) for label, found in scores.items()} | {
         "fedavg": runs("fedavg", BASE)
     }
-    trials = {label: Trial(label, label, {}, "") for label in finals}
-    return conclude(finals, trials, "fedavg", GOAL, DATA, held, notes)
+    return conclude(finals, "fedavg", GOAL, DATA, held, notes)
 
 
 def plus(gains: Sequence[float]) -> list[float]:
@@ -66,7 +64,7 @@ def test_more_finalists_make_the_interval_wider() -> None:
 def test_one_pair_has_no_interval_and_is_not_recommended() -> None:
     assert gain_of("a", [0.1], HELD, 1).interval is None
     finals = {"fedavg": runs("fedavg", [0.5]), "a": runs("a", [0.9])}
-    found = conclude(finals, {}, "fedavg", GOAL, DATA, HELD, ())
+    found = conclude(finals, "fedavg", GOAL, DATA, HELD, ())
     assert (found.method, found.confidence) == ("fedavg", "none")
     assert found.paragraph.startswith("Cannot tell: a has the best mean, balanced accuracy +40.0 points")
     assert found.paragraph.endswith(" Stay with fedavg.")
@@ -126,6 +124,13 @@ def test_the_baseline_stays_where_nothing_is_better() -> None:
     found = decide(a=plus([-0.1] * 8))
     assert (found.method, found.leader) == ("fedavg", "")
     assert found.paragraph.startswith("Use fedavg: no other method has a better mean balanced accuracy; ")
+    assert found.paragraph.endswith("the finals tried 1 other over 8 seeds.")
+
+
+def test_what_speaks_against_staying_with_the_baseline_is_told() -> None:
+    """Five validation samples of the rarest class chose between the methods, and nothing said so."""
+    found = decide(HELD._replace(rarest=5, anew=False), a=plus([-0.1] * 8))
+    assert ", but only 5 of 200 validation samples are of b, the rarest class; all seeds" in found.paragraph
 
 
 def test_only_seeds_that_all_finalists_finished_are_compared() -> None:

@@ -73,6 +73,14 @@ def test_a_bad_file_is_named(tmp_path: Path, command: str, content: bytes, words
     assert [found.name for found in tmp_path.iterdir()] == ["bad.toml"]
 
 
+@pytest.mark.parametrize("command", ["run", "validate", "advise"])
+def test_a_table_in_place_of_an_experiment_leads_to_init(command: str, tmp_path: Path) -> None:
+    """The first mistake of who has only a table; it was called bad TOML."""
+    (tmp_path / "a.csv").write_text("x,y\n1,2\n")
+    words = "must be an experiment in TOML, not a table", "`counterpoise init ", "--label COLUMN` writes one"
+    assert_refused(call(command, tmp_path / "a.csv"), 2, *words)
+
+
 @pytest.mark.parametrize("command", [["run"], ["validate"], ["data", "pack"]])
 def test_a_sweep_is_told_with_the_command_that_takes_it(tmp_path: Path, command: list[str]) -> None:
     path = tmp_path / "my sweep.toml"

@@ -128,5 +128,5 @@ def test_inspect_takes_the_overrides_of_run(tmp_path: Path) -> None:
     own = call("data", "inspect", table, "data.imbalance=2", "--label", "y", "--client", "site", *picture)
     assert "imbalance: 2 to 1" in own.out, own.err
     named = call("data", "inspect", "digits", "data.imbalance=20", *picture)
-    assert "10 classes, 1 clients" in named.out, named.err
+    assert "10 classes, 1 client" in named.out, named.err
     assert_refused(call("data", "inspect", table, "data.labl=y", *picture), 2, "data")

@@ -41,7 +41,9 @@ def patients(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_it_writes_what_can_be_run_and_compared_and_says_how(patients: Path) -> None:
     done = call("init", patients, "--label", "outcome", "--client", "hospital")
     assert (done.code, done.err) == (0, "")
-    assert done.out.endswith("  counterpoise run patients.toml\n  counterpoise compare patients-sweep.toml\n")
+    _, _, commands = done.out.partition("go on with\n\n")
+    files = ("advise patients.toml", "run patients.toml", "compare patients-sweep.toml")
+    assert commands == "".join(f"  counterpoise {words}\n" for words in files)
     checked = call("validate", "patients.toml")
     assert checked.code == 0, checked.err
     assert "clients    3 of " in checked.out
@@ -158,6 +160,13 @@ def test_a_word_for_a_gap_among_the_classes_is_pointed_out(patients: Path) -> No
     assert "'outcome' is 'NA' in 7 rows" in call("validate", "patients.toml").out
 
 
+def test_copies_of_rows_are_counted(patients: Path) -> None:
+    head, *rows = patients.read_text().splitlines()
+    patients.write_text("\n".join([head, *rows, rows[3], rows[5], rows[5]]) + "\n")
+    said = call("init", patients, "--label", "outcome").out
+    assert "look at the rows: 3 of 243 are copies of an earlier one, and may test what trained" in said
+
+
 def test_numbers_that_may_be_codes_are_pointed_out(patients: Path) -> None:
     head, *rows = patients.read_text().splitlines()
     rows = [f"{row},{place % 4},{place % 2}" for place, row in enumerate(rows)]
@@ -177,6 +186,9 @@ def test_numbers_that_may_be_codes_are_pointed_out(patients: Path) -> None:
         (["--label", "outcome", "--client", "outcome"], 3, ["cannot be both --label and --client"]),
         (["--label", "outcome", "--client", "ward"], 3, ["'ward' names one client"]),
         (["--label", "ward"], 3, ["holds 1 class"]),
+        (["--label", "name"], 3, ["--label: 'name' holds 240 different values in 240 rows; needs classes"]),
+        (["--label", "outcome", "--out", "first.toml"], 2, ["--out must be a folder", "first.toml"]),
+        (["--label", "outcome", "--out", "patients.csv"], 2, ["--out must be a folder"]),
     ],
 )
 def test_a_wrong_column_is_one_line_with_the_names_that_exist(

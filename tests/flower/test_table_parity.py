@@ -251,7 +251,7 @@ def test_a_cell_that_is_no_number_at_a_client_is_refused_in_one_line(
 def test_a_column_that_a_client_lacks_is_named(tmp_path: Path) -> None:
     form = served(tmp_path, plain_rows())
     file = write(tmp_path / "own.csv", plain_rows(), ["age", "city", "risk"])
-    with pytest.raises(DataError, match=r"own\.csv: row 1: no column 'dose', which the encoder needs"):
+    with pytest.raises(DataError, match=r"own\.csv: row 1: no columns 'dose', 'late', which the model needs"):
         own_federation(str(file), {}, form, 0, len(SITES))
 
 

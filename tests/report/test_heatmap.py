@@ -79,3 +79,8 @@ def test_nothing_is_imported_before_it_is_needed_and_nothing_global_is_touched(t
         "assert 'matplotlib.pyplot' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_a_name_that_the_font_lacks_warns_nobody(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
+    draw_heatmap(np.array([[3, 1]]), ("東京", "b"), tmp_path / "a.png", "東京")
+    assert not recwarn.list

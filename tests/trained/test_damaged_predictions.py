@@ -78,6 +78,12 @@ X = np.zeros((3, 8, 8), np.uint8)
 DAMAGED: dict[str, tuple[str, Damage, int, tuple[str, ...]]] = {
     "no such file": ("table", lambda folder: folder / "none.csv", 3, ("none.csv", "no such file")),
     "an empty file": ("table", written("new.csv", b""), 3, ("is empty",)),
+    "missing columns": (
+        "table",
+        edit(lambda t: t.replace("ash,", "asch,", 1).replace("alcohol,", "wine,", 1)),
+        3,
+        ("no columns 'alcohol', 'ash', which the model needs",),
+    ),
     "a missing column": ("table", edit(lambda t: t.replace("ash,", "asch,", 1)), 3, ("no column 'ash'",)),
     "a word among numbers": ("table", edit(first_cell("much", 2)), 3, ("row 2", "'much'")),
     "a number beyond floats": ("table", edit(first_cell("1e300", 2)), 3, ("row 2", "1e300")),

@@ -19,6 +19,7 @@ SCRIPTS = ("example_torch.py", "example_onnx.py")
 READABLE = (
     "comma.csv",
     "semicolon.csv",
+    "comma.txt",
     "tab.tsv",
     "bar.txt",
     "mark.csv",
@@ -66,6 +67,7 @@ def write_readable(text: str, folder: Path) -> None:
     contents = {
         "comma.csv": text.encode(),
         "semicolon.csv": text.replace(",", ";").encode(),
+        "comma.txt": text.replace(",", ";").replace(".", ",").encode(),  # as in Paris and Berlin
         "tab.tsv": text.replace(",", "\t").encode(),
         "bar.txt": text.replace(",", "|").encode(),
         "mark.csv": text.encode("utf-8-sig"),  # as Excel writes it

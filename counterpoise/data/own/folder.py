@@ -218,7 +218,7 @@ def _check_fit(file: Path, image: Pixels, first: Pixels, count: int) -> None:
     if (height, width) != (first_height, first_width):
         raise fault(
             file,
-            f"is {height} x {width}, the first image {first_height} x {first_width}; needs one size, or give `size`",
+            f"is {height} x {width}, the first image {first_height} x {first_width}; needs one size, or data.size to bring all to it",
         )
     if 3 * count * height * width > MAX_BYTES:
         raise fault(

@@ -18,7 +18,15 @@ Numbers = NDArray[np.float64]
 
 MISSING_WORD = "(missing)"
 NAMELESS = frozenset({"", "?", "nan"})
-MISSING = NAMELESS | {"na", "n/a", "null", "none"}  # the added ones may name a class or a client
+MISSING = NAMELESS | {
+    "na",
+    "n/a",
+    "#n/a",
+    "<na>",
+    "nat",
+    "null",
+    "none",
+}  # the added ones may name a class or a client
 
 
 class Table(NamedTuple):
@@ -69,9 +77,8 @@ def numbers_of(table: Table, name: str) -> Numbers:
         row, cell = next(
             (row, cell) for row, cell in zip(table.rows, cells, strict=True) if cell not in values
         )
-        reason = (
-            f"{name!r} holds {short(cell)}; needs a number of at most {MAX_NUMBER:.4g} in size, or nothing"
-        )
+        size = "" if spelled[cell] is None else f" of at most {MAX_NUMBER:.4g} in size"
+        reason = f"{name!r} holds {short(cell)}; needs a number{size}, or nothing"
         raise fault(table.path, reason, row)
     return np.array([values[cell] for cell in cells], dtype=np.float64)
 

@@ -12,6 +12,7 @@ from typing import IO, Any
 
 from counterpoise.data.faults import MAX_CELLS, MAX_COLUMNS, MAX_LINE, MAX_TEXT_BYTES, fault, file_within
 from counterpoise.data.tables.cells import Table, parse_number
+from counterpoise.data.tables.commas import MARK, with_points
 from counterpoise.data.tables.identifiers import INDEX_HINT, is_index
 from counterpoise.data.tables.skipped import OnError, skipped_note
 from counterpoise.errors import DataError, short
@@ -35,7 +36,7 @@ def read_csv(
 ) -> Table:
     """A table with a header row; delimited by comma, semicolon, tab or bar; in UTF-8, else Latin-1; gzipped or not.
 
-    A first column without a name that numbers the rows, as pandas writes it, is left out. Rows of another width than the
+    Between semicolons a number may have a decimal comma. A first column without a name that numbers the rows, as pandas writes it, is left out. Rows of another width than the
     header are refused, or with `on_error` "skip" left out and listed in a note.
     """
     path = file_within(path, limit)
@@ -62,7 +63,9 @@ def _read(path: Path, encoding: str, limit: int, fewest: int, on_error: OnError)
             records = _even(records, len(names), uneven)
         rows, cells = _body(path, records, len(names))
     notes = (*_header_note(header_row, names), *skipped_note(path, "rows", uneven, len(rows) + len(uneven)))
-    return Table(path, dict(zip(names, zip(*cells, strict=True), strict=True)), rows, header_row, notes=notes)
+    columns = dict(zip(names, zip(*cells, strict=True), strict=True))
+    table = Table(path, columns, rows, header_row, notes=notes)
+    return with_points(table) if delimiter == MARK else table
 
 
 def _even(records: Iterator[Record], width: int, uneven: dict[str, str]) -> Iterator[Record]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from counterpoise.data.faults import MAX_BYTES, MAX_CATEGORIES, MAX_COLUMNS, fault
 from counterpoise.data.tables.cells import Numbers, Table, numbers_of, words_of
-from counterpoise.errors import DataError, short
+from counterpoise.errors import DataError, listed, short
 from counterpoise.system.capacity import check_fits
 
 OTHER_WORD = "(other)"
@@ -73,9 +73,10 @@ class Encoder:
 
     def transform(self, table: Table, known: Mapping[str, Numbers] | None = None) -> Encoded:
         """Encode the rows of a table with these columns; `known`: columns of numbers that are read already."""
-        for name in (*self.numbers, *self.words):
-            if name not in table.columns:
-                raise fault(table.path, f"no column {name!r}, which the encoder needs", table.header)
+        lacking = [repr(name) for name in (*self.numbers, *self.words) if name not in table.columns]
+        if lacking:
+            columns = "column" if len(lacking) == 1 else "columns"
+            raise fault(table.path, f"no {columns} {listed(lacking)}, which the model needs", table.header)
         check_size(table, self.width, len(self.numbers))
         read = known or {}
         x = self.inputs(

@@ -18,8 +18,9 @@ from counterpoise.data.tables.cells import (
     parse_number,
     words_of,
 )
+from counterpoise.data.tables.commas import decimal_commas
 from counterpoise.data.tables.encoder import OTHER_WORD, Encoder, Number, check_size
-from counterpoise.data.tables.identifiers import decimal_commas, drop_key, identifier_notes, number_note
+from counterpoise.data.tables.identifiers import drop_key, identifier_notes, number_note
 from counterpoise.data.types import Rows
 from counterpoise.errors import listed, short
 
@@ -103,9 +104,7 @@ def is_numeric(
             for row, cell in zip(table.rows, table.columns[name], strict=True)
             if cell in not_numbers
         )
-        reason = (
-            f"{name!r} holds {short(cell)} among numbers; correct it, or name the column in `categorical`"
-        )
+        reason = f'{name!r} holds {short(cell)} among numbers; correct it (a gap is an empty cell), leave such rows out (on_error = "skip", init --skip), or name the column in `categorical`'
         raise fault(table.path, reason, row)
     return not not_numbers
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,8 @@ def _spell(column: str, cell: Any, kinds: Sequence[str]) -> str:
         return str(cell)
     if cell is None or type(cell).__name__ in ("NAType", "NaTType"):
         return ""
+    if isinstance(cell, date):
+        return cell.isoformat(" ") if isinstance(cell, datetime) else cell.isoformat()
     if not isinstance(cell, int | float | np.number):
         raise DataError(f"{NAME}: column {short(column)} holds {short(cell)}; needs numbers and words")
     if isinstance(cell, int | np.integer):

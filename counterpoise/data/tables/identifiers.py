@@ -1,16 +1,17 @@
-"""Columns that identify rows (row numbers, words that are nearly all different), and decimal commas."""
+"""Columns that identify rows: row numbers, and words that are nearly all different."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Sized
 from typing import NamedTuple
 
 import numpy as np
 
-from counterpoise.data.tables.cells import Numbers, is_missing, is_nameless, parse_number
+from counterpoise.data.tables.cells import Numbers, is_missing, is_nameless
+from counterpoise.data.tables.commas import decimal_commas
 from counterpoise.errors import short
 
 FEWEST = 10  # different words; fewer are never reported
@@ -20,8 +21,10 @@ WHOLE_NUMBER = re.compile(r"-?\d+")
 PANDAS_INDEX = re.compile(r"Unnamed: 0(?:\.\d+)*|__index_level_\d+__")
 # patient_id, PatientID, record no, MRN; not "humid" or "grid"
 IDENTIFIER = re.compile(r"(?:^|[\W_]|(?<=[a-z])(?=[A-Z]))(?i:id|uuid|guid|mrn|nr|no|number|index|key)$")
+DATE = re.compile(
+    r"(?:\d{4}-\d\d?-\d\d?|\d\d?[./]\d\d?[./]\d{2,4})(?:[ T]\d.*)?"
+)  # 2024-12-31, 31.12.2024, 12/31/24, with a time or without
 INDEX_HINT = "name it, or write the file without an index, as with pandas' to_csv(..., index=False)"
-DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 
 
 def drop_key(name: str) -> str:
@@ -95,21 +98,21 @@ def is_index(cells: Sequence[str]) -> bool:
     return len(set(cells)) == len(cells) and all(map(WHOLE_NUMBER.fullmatch, cells))
 
 
-def decimal_commas(words: Collection[str]) -> str | None:
-    """An example, where all words are numbers and some have a decimal comma."""
-    with_comma = [word for word in words if DECIMAL_COMMA.fullmatch(word)]
-    others = (word for word in words if not DECIMAL_COMMA.fullmatch(word))
-    return min(with_comma) if with_comma and all(parse_number(word) is not None for word in others) else None
-
-
 def _problem(different: Collection[str], rows: int) -> str | None:
     example = decimal_commas(different)
     if example is not None:
         point = example.replace(",", ".")
-        return f"they look like numbers with a decimal comma, such as {short(example)}, and a number is read with a point, {point}"
+        return f"they look like numbers with a decimal comma, such as {short(example)}; write {point}, or divide the cells by semicolons"
+    if are_dates(different):
+        return "they look like dates, and say nothing about later ones"
     return "such words name rows and say nothing about new ones" if names_rows(different, rows) else None
 
 
-def names_rows(different: Collection[str], rows: int) -> bool:
+def are_dates(words: Collection[str]) -> bool:
+    """Whether all words are dates, and too many for categories."""
+    return len(words) >= FEWEST and all(map(DATE.fullmatch, words))
+
+
+def names_rows(different: Sized, rows: int) -> bool:
     """Whether so many words are different that they are no categories."""
     return len(different) >= FEWEST and len(different) > LIKE_NAMES * rows

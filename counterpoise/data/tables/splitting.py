@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,6 +26,9 @@ from counterpoise.data.tables.cells import Coded, Table, names_of, parse_number
 from counterpoise.data.types import Rows
 from counterpoise.errors import ConfigError, short
 
+DOTTED = re.compile(
+    r"^(\d\d?)\.(\d\d?)\.(\d{4})"
+)  # day, month, year; with slashes nobody knows which comes first
 TRAIN_WORDS, TEST_WORDS = ("train", "training"), ("test", "testing")
 
 
@@ -130,15 +134,20 @@ def _times(table: Table, name: str) -> list[float]:
     times = [read(cell) for cell in cells]
     for row, cell, time in zip(table.rows, cells, times, strict=True):
         if time is None or not math.isfinite(time):
-            needed = "numbers in all rows, or dates such as 2024-12-31 in all rows"
+            needed = "numbers in all rows, or dates such as 2024-12-31 or 31.12.2024 in all rows"
             raise fault(table.path, f"{name!r} holds {short(cell)}; needs {needed}", row)
     return [time for time in times if time is not None]
 
 
+def _iso(dotted: re.Match[str]) -> str:
+    day, month, year = dotted.groups()
+    return f"{year}-{month:0>2}-{day:0>2}"
+
+
 def _seconds(cell: str) -> float | None:
-    """An ISO date and time; one without a zone is read as UTC."""
+    """An ISO date and time, or a date as 31.12.2024; one without a zone is read as UTC."""
     try:
-        moment = datetime.fromisoformat(cell)
+        moment = datetime.fromisoformat(DOTTED.sub(_iso, cell))
     except ValueError:
         return None
     known = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)

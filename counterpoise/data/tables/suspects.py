@@ -8,8 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from counterpoise.data.tables.cells import Numbers, Table, is_missing, numbers_of
+from counterpoise.data.tables.commas import decimal_commas
 from counterpoise.data.tables.fit import is_numeric
-from counterpoise.data.tables.identifiers import decimal_commas, judge_numbers, names_rows
+from counterpoise.data.tables.identifiers import are_dates, judge_numbers, names_rows
 
 FEW_KINDS = range(3, 11)  # different whole numbers that may be codes; two are the same either way
 
@@ -38,6 +39,10 @@ def suspects(table: Table, names: Iterable[str]) -> Suspects:
                 found.coded.append(name)
         elif decimal_commas(filled) is not None:
             found.doubtful[name] = "looks like numbers with a decimal comma, read as words"
+        elif are_dates(filled):
+            found.left_out[name] = (
+                f"{len(filled):,} different dates; data.time makes the latest rows the test set"
+            )
         elif names_rows(filled, len(table.rows)):
             found.left_out[name] = f"{len(filled):,} different words in {len(table.rows):,} rows"
     return found

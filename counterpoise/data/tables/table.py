@@ -31,7 +31,7 @@ from counterpoise.data.tables.skipped import OnError, usable
 from counterpoise.data.tables.splitting import BY_SHARE, Splitting, choose_rows, splitting_note
 from counterpoise.data.tables.uses import ColumnUses
 from counterpoise.data.types import Rows
-from counterpoise.errors import legal_words, listed
+from counterpoise.errors import ConfigError, legal_words, listed, short
 
 CSV_SUFFIXES = (".csv", ".tsv", ".txt")
 PARQUET_SUFFIXES = (".parquet", ".pq")
@@ -119,6 +119,8 @@ def fitted_table(
     table = path if isinstance(path, Table) else open_table(path, on_error=on_error)
     table, features = _with_features(table, uses, how, on_error)
     classes = _classes(table, uses.label)
+    if how.test is not None and how.test.resolve() == table.path.resolve():
+        raise ConfigError(f"data.test is the training file itself, {short(table.path)}; needs other rows")
     tests = None if how.test is None else _open_test(how.test, uses.label, classes)
     rows = len(table.rows)
     split = choose_rows(table, classes, how) if tests is None else split_at(rows, rows + len(tests[1]))

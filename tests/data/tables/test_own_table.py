@@ -88,11 +88,17 @@ def test_a_column_that_names_rows_is_noted(tmp_path: Path) -> None:
     assert column_warnings(path, categorical=["patient_id"]) == []
 
 
+def test_dates_are_noted(tmp_path: Path) -> None:
+    rows = [f"{1 + row % 12}.3.2024,{row % 9},{'pq'[row % 2]}" for row in range(40)]
+    (note,) = column_warnings(written(tmp_path, "day,age,label", *rows))
+    assert "they look like dates, and say nothing about later ones" in note
+
+
 def test_numbers_with_a_decimal_comma_are_noted(tmp_path: Path) -> None:
-    rows = [f"{row % 7},{row % 2};{row % 9};{'pq'[row % 2]}" for row in range(40)]
-    (note,) = column_warnings(written(tmp_path, "dose;age;label", *rows))
+    rows = [f'"{row % 7},{row % 2}",{row % 9},{"pq"[row % 2]}' for row in range(40)]
+    (note,) = column_warnings(written(tmp_path, "dose,age,label", *rows))
     assert note.startswith("column 'dose' holds 14 different words in 40 rows")
-    assert "numbers with a decimal comma, such as '0,0', and a number is read with a point, 0.0" in note
+    assert "a decimal comma, such as '0,0'; write 0.0, or divide the cells by semicolons" in note
 
 
 def leaky(folder: Path, *numbers: int, name: str = "id") -> Path:

@@ -96,6 +96,15 @@ def test_no_patient_is_on_both_sides(tmp_path: Path) -> None:
     assert drawn[0] != drawn[1] != drawn[2]
 
 
+def test_dates_as_they_are_written_with_dots(tmp_path: Path) -> None:
+    """As text 9.1. would be the latest."""
+    days = ["9.1.2024", "10.01.2024 06:15", "02.2.2024", "1.03.2024", "10.01.2024 18:00"]
+    rows = [f"{place},{'pq'[place % 2]},{day}" for place, day in enumerate(days)]
+    data = read_table(written(tmp_path, "a,label,when", *rows), "label", how=Splitting(0.4, time="when"))
+    raw = data.source.columns.numbers["a"]
+    assert sorted((data.test.x[:, 0] * raw.deviation + raw.mean + raw.centre).tolist()) == [2.0, 3.0]
+
+
 def test_groups_by_hand() -> None:
     # of class 1 only group 0 holds samples, so it trains; of 0, 8 rows in groups of 2
     y, groups = np.array([1, 1, *[0] * 8]), np.array([0, 0, 1, 1, 2, 2, 3, 3, 4, 4])
@@ -176,5 +185,12 @@ def test_a_test_label_that_is_never_trained_is_told_by_its_row(tmp_path: Path) -
     with pytest.raises(DataError, match=r"other.csv: row 3: 'label' holds 'r', which is in no training row$"):
         read_table(train, "label", how=Splitting(test=test))
     test = written(tmp_path, "b,label", "1,p", "2,q", name="other.csv")
-    with pytest.raises(DataError, match=r"other.csv: row 1: no column 'a', which the encoder needs$"):
+    with pytest.raises(DataError, match=r"other.csv: row 1: no column 'a', which the model needs$"):
         read_table(train, "label", how=Splitting(test=test))
+
+
+def test_the_training_file_tests_nothing(tmp_path: Path) -> None:
+    """Its scores passed for a test."""
+    train = plain(tmp_path)
+    with pytest.raises(ConfigError, match=r"data\.test is the training file itself, .*t\.csv; needs other"):
+        read_table(train, "label", how=Splitting(test=train.parent / "x" / ".." / train.name))
