@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import pytest
 import torch
-from federations import SIZES, ask_clients, distance, run_rounds, simulate, unequal_federation
+from federations import (
+    SIZES,
+    ask_clients,
+    distance,
+    planned_batches,
+    run_rounds,
+    simulate,
+    unequal_federation,
+)
 from torch import Tensor
 
 from counterpoise.core.local import Local
-from counterpoise.core.messages import Task
 from counterpoise.core.method import MethodSpec, build_method, compose
 from counterpoise.core.part import Exchange, Part
 from counterpoise.core.tree import Params, Tree
-from counterpoise.engines.opening import open_task
 from counterpoise.run.simulation import Simulation
-from counterpoise.server.round import announce
 from counterpoise.server.state import ServerState
 
 EQUAL = (24,) * 6
@@ -40,15 +45,14 @@ def _ends(
     sim: Simulation, state: ServerState, client: int, correction: Params, lr: float
 ) -> tuple[Params, int]:
     """A client's model after its planned batches with a fixed correction, by plain code, and how many they were."""
-    opened = open_task(sim.work, Task(client), {}, announce(sim.method, state, lr))
     module, now = sim.work.model.module, dict(state.params)
-    for places, real in zip(opened.plan.positions, opened.plan.mask, strict=True):
-        rows, y = opened.data.rows[places[real]], opened.data.labels[places[real]]
+    batches = planned_batches(sim, state, client)
+    for rows, y in batches:
         leaves = {n: p.clone().requires_grad_() for n, p in now.items()}
         z = torch.func.functional_call(module, leaves, (sim.work.federation.train.x[rows],))
         grads = torch.autograd.grad(torch.nn.functional.cross_entropy(z, y), list(leaves.values()))
         now = {n: p - lr * (g + correction[n]) for (n, p), g in zip(now.items(), grads, strict=True)}
-    return now, len(opened.plan.positions)
+    return now, len(batches)
 
 
 @pytest.mark.parametrize("reference", ["displacement", "stale"])
