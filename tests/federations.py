@@ -30,14 +30,17 @@ from counterpoise.contracts.small import searches as searches
 from counterpoise.contracts.small import simulate as simulate
 from counterpoise.contracts.small import small_model as small_model
 from counterpoise.contracts.small import unequal_federation as unequal_federation
+from counterpoise.core.messages import Task
 from counterpoise.core.method import METHODS, PARTS, MethodSpec, build_method
 from counterpoise.core.part import Outputs, Visit
 from counterpoise.core.rng import generator
 from counterpoise.core.tree import Tree
 from counterpoise.data.federation import Federation
 from counterpoise.engines.choose import EngineSettings
+from counterpoise.engines.opening import open_task
 from counterpoise.run.joined import join, share_samples
 from counterpoise.run.simulation import Simulation, advance
+from counterpoise.server.round import announce
 from counterpoise.server.state import ServerState
 
 GPU = "cuda"
@@ -123,6 +126,13 @@ def run_joined(
     for _ in range(rounds):
         states = [state for state, _ in advance(together, states)]
     return together, states
+
+
+def planned_batches(sim: Simulation, state: ServerState, client: int) -> list[tuple[Tensor, Tensor]]:
+    """Rows and labels of each batch that a client trains on in the coming round."""
+    opened = open_task(sim.work, Task(client), {}, announce(sim.method, state, sim.work.local.lr))
+    chosen = (places[real] for places, real in zip(opened.plan.positions, opened.plan.mask, strict=True))
+    return [(opened.data.rows[places], opened.data.labels[places]) for places in chosen]
 
 
 def visit(

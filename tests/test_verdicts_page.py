@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,13 @@ verdicts, collect = _load("verdicts"), _load("collect")
 
 def test_the_page_is_what_its_files_say() -> None:
     assert verdicts.PAGE.read_text() == verdicts.page(verdicts.load_papers()), "run `make verdicts`"
+
+
+@pytest.mark.parametrize("path", sorted(verdicts.RESULTS.glob("*.csv")), ids=lambda path: path.stem)
+def test_every_result_file_says_how_it_was_made(path: Path) -> None:
+    head = "".join(line for line in path.read_text().splitlines(keepends=True) if line.startswith("#"))
+    for told in ("counterpoise compare|python ", "torch", "(?m)^# commits? [0-9a-f]{7}", "seeds? [0-9]"):
+        assert re.search(told, head), f"{path.name} does not tell: {told}"
 
 
 def test_every_cell_that_is_named_was_found() -> None:

@@ -1,4 +1,4 @@
-"""FedLADA, elastic aggregation, FedSpeed and FedSMOO over two rounds against plain code."""
+"""FedLADA, elastic aggregation, FedSpeed and FedSMOO over two rounds of unequal steps against plain code."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
-from federations import LOOP, STACKED, ask_clients, distance, run_rounds, simulate
+from federations import LOOP, STACKED, ask_clients, distance, planned_batches, run_rounds, simulate
 from torch import Tensor
 
 from counterpoise.core.local import Local
@@ -18,29 +18,28 @@ from counterpoise.parts.elastic import begins_within
 from counterpoise.run.simulation import Simulation
 from counterpoise.server.state import ServerState
 
-LR, STEPS = 0.05, 3
-LOCAL = Local(lr=LR, batch_size=50, epochs=STEPS, batching="pad")  # every epoch is one batch
-COHORT = (0, 2, 3)
+LR = 0.05
+LOCAL = Local(lr=LR, batch_size=12, epochs=2, batching="pad")
+COHORT = (0, 2, 3)  # 2, 2 and 3 batches an epoch
 ENGINES = pytest.mark.parametrize("engine", [LOOP, STACKED], ids=["loop", "stacked"])
 Gradient = Callable[[Params], Params]
 
 
-def _tensors(sim: Simulation, client: int) -> tuple[Tensor, Tensor]:
-    rows = sim.work.federation.clients[client]
-    return sim.work.federation.train.x[rows], sim.work.federation.train.y[rows]
+def _gradients(sim: Simulation, state: ServerState, client: int, squares: bool = False) -> list[Gradient]:
+    """For each batch of the coming round that of the mean cross-entropy, or of the mean squared length of the outputs, by autograd."""
 
+    def of(rows: Tensor, y: Tensor) -> Gradient:
+        def at(params: Params) -> Params:
+            leaves = {n: p.detach().clone().requires_grad_() for n, p in params.items()}
+            z = torch.func.functional_call(
+                sim.work.model.module, leaves, (sim.work.federation.train.x[rows],)
+            )
+            value = z.square().sum(1).mean() if squares else F.cross_entropy(z, y)
+            return dict(zip(leaves, torch.autograd.grad(value, list(leaves.values())), strict=True))
 
-def _gradient(sim: Simulation, client: int, squares: bool = False) -> Gradient:
-    """Of the mean cross-entropy, or of the mean squared length of the outputs, by autograd."""
-    x, y = _tensors(sim, client)
+        return at
 
-    def at(params: Params) -> Params:
-        leaves = {n: p.detach().clone().requires_grad_() for n, p in params.items()}
-        z = torch.func.functional_call(sim.work.model.module, leaves, (x,))
-        value = z.square().sum(1).mean() if squares else F.cross_entropy(z, y)
-        return dict(zip(leaves, torch.autograd.grad(value, list(leaves.values())), strict=True))
-
-    return at
+    return [of(rows, y) for rows, y in planned_batches(sim, state, client)]
 
 
 def _run(spec: object, engine: EngineSettings) -> tuple[Simulation, list[ServerState]]:
@@ -66,18 +65,19 @@ def test_fedlada_follows_its_algorithm(engine: EngineSettings) -> None:
     template = states[0].params
     x = _flat(template)
     v, direction = torch.full_like(x, 0.05**2), torch.zeros_like(x)
-    for _ in range(2):
-        ends, largest = [], []
+    for state in states[:2]:
+        ends, largest, directions = [], [], []
         for client in COHORT:
-            gradient, y, m, v_k, v_max = _gradient(sim, client), x, torch.zeros_like(x), v, v
-            for _ in range(STEPS):
+            gradients, y, m, v_k, v_max = _gradients(sim, state, client), x, torch.zeros_like(x), v, v
+            for gradient in gradients:
                 g = _flat(gradient(_like(y, template)))
                 m, v_k = 0.8 * m + 0.2 * g, 0.9 * v_k + 0.1 * g**2
                 v_max = torch.maximum(v_max, v_k)
                 y = y - LR * (0.3 * m / v_max.sqrt() + 0.7 * direction)
             ends.append(y)
             largest.append(v_max)
-        v, direction = sum(largest) / 3, sum((x - y) / (LR * STEPS) for y in ends) / 3  # type: ignore[assignment]
+            directions.append((x - y) / (LR * len(gradients)))
+        v, direction = sum(largest) / 3, sum(directions) / 3  # type: ignore[assignment]
         x = sum(ends) / 3  # type: ignore[assignment]
     assert float((_flat(states[2].params) - x).abs().max()) < 1e-10
 
@@ -89,11 +89,11 @@ def test_fedsmoo_follows_its_algorithm(engine: EngineSettings) -> None:
     x = _flat(template)
     shared, total = torch.zeros_like(x), torch.zeros_like(x)
     dual, drift = {k: torch.zeros_like(x) for k in COHORT}, {k: torch.zeros_like(x) for k in COHORT}
-    for _ in range(2):
+    for state in states[:2]:
         ends = {}
         for client in COHORT:
-            gradient, y = _gradient(sim, client), x
-            for _ in range(STEPS):
+            y = x
+            for gradient in _gradients(sim, state, client):
                 ahead = _flat(gradient(_like(y, template))) - dual[client] - shared
                 e = 0.2 * ahead / (ahead.norm() + 1e-7)
                 dual[client] = dual[client] + e - shared
@@ -145,15 +145,16 @@ def test_elastic_aggregation_follows_its_rule(engine: EngineSettings) -> None:
     sizes = sim.work.federation.samples()[list(COHORT)].double()
     shares = sizes / sizes.sum()
     x = _flat(template)
-    for _ in range(2):
+    for state in states[:2]:
         deltas, sensitivities = [], []
         for client in COHORT:
-            gradient, y = _gradient(sim, client), x
-            for _ in range(STEPS):
+            y = x
+            for gradient in _gradients(sim, state, client):
                 y = y - LR * _flat(gradient(_like(y, template)))
             deltas.append(y - x)
-            # A batch is a third of the round: only the first one begins within 0.3 epochs.
-            sensitivities.append(0.1 * _flat(_gradient(sim, client, squares=True)(_like(x, template))).abs())
+            # Of two or three batches an epoch only the first one begins within 0.3 epochs.
+            first = _gradients(sim, state, client, squares=True)[0]
+            sensitivities.append(0.1 * _flat(first(_like(x, template))).abs())
         omega = torch.stack(sensitivities)
         mean, most = (shares[:, None] * omega).sum(0), omega.amax(0)
         zeta = 1.4 - torch.where(most > 0, mean / most.clamp(min=1e-300), 0.0)

@@ -1,16 +1,26 @@
-"""FedSat's drift correction: its relation to SCAFFOLD, and three rounds by hand."""
+"""FedSat's drift correction: its relation to SCAFFOLD, and rounds by plain code."""
 
 from __future__ import annotations
 
 import pytest
 import torch
-from federations import SIZES, ask_clients, distance, run_rounds, simulate, unequal_federation
+from federations import (
+    SIZES,
+    ask_clients,
+    distance,
+    planned_batches,
+    run_rounds,
+    simulate,
+    unequal_federation,
+)
 from torch import Tensor
 
 from counterpoise.core.local import Local
 from counterpoise.core.method import MethodSpec, build_method, compose
 from counterpoise.core.part import Exchange, Part
 from counterpoise.core.tree import Params, Tree
+from counterpoise.run.simulation import Simulation
+from counterpoise.server.state import ServerState
 
 EQUAL = (24,) * 6
 LOCAL = Local(lr=0.1, batch_size=12)
@@ -31,56 +41,51 @@ def test_as_a_control_variate_it_is_scaffold_with_any_cohort_and_sizes() -> None
     assert distance(run_rounds(simulate(spec)).params, run_rounds(simulate("scaffold")).params) < 1e-12
 
 
-def _delta(params: Params, client: int, correction: Params, local: Local) -> tuple[Params, int]:
-    """One client's delta with a fixed correction, by plain code on full batches."""
-    federation = unequal_federation()
-    sim = simulate("fedavg", federation=federation, local=local)
-    rows, module = federation.clients[client], sim.work.model.module
-    x, y, now = federation.train.x[rows], federation.train.y[rows], dict(params)
-    for _ in range(local.epochs):
+def _ends(
+    sim: Simulation, state: ServerState, client: int, correction: Params, lr: float
+) -> tuple[Params, int]:
+    """A client's model after its planned batches with a fixed correction, by plain code, and how many they were."""
+    module, now = sim.work.model.module, dict(state.params)
+    batches = planned_batches(sim, state, client)
+    for rows, y in batches:
         leaves = {n: p.clone().requires_grad_() for n, p in now.items()}
-        loss = torch.nn.functional.cross_entropy(torch.func.functional_call(module, leaves, (x,)), y)
-        grads = torch.autograd.grad(loss, list(leaves.values()))
-        now = {n: p - local.lr * (g + correction[n]) for (n, p), g in zip(now.items(), grads, strict=True)}
-    return {n: now[n] - params[n] for n in params}, local.epochs
+        z = torch.func.functional_call(module, leaves, (sim.work.federation.train.x[rows],))
+        grads = torch.autograd.grad(torch.nn.functional.cross_entropy(z, y), list(leaves.values()))
+        now = {n: p - lr * (g + correction[n]) for (n, p), g in zip(now.items(), grads, strict=True)}
+    return now, len(batches)
 
 
 @pytest.mark.parametrize("reference", ["displacement", "stale"])
 @pytest.mark.parametrize("gamma", [0.5, 1.0])
-def test_three_rounds_of_partial_participation_follow_the_rule(reference: str, gamma: float) -> None:
-    local = Local(lr=0.1, batch_size=50, epochs=3, batching="pad")
+def test_rounds_follow_the_rule_with_unequal_steps_a_falling_rate_and_the_servers_own(
+    reference: str, gamma: float
+) -> None:
+    """v is the true displacement over the rate and the mean steps of the round that made it."""
     spec = [
         {"fedavg": {"weighting": "uniform"}},
         {"drift_correction": {"gamma": gamma, "reference": reference}},
+        {"server_step": {"lr": 0.7}},
     ]
+    local = Local(lr=0.1, batch_size=12, schedule={"factor": {"by": 0.5}}, batching="pad")
     sim = simulate(spec, local=local)
     state = sim.open()
-    x = before = state.params
-    zero = {n: torch.zeros_like(p) for n, p in x.items()}
-    drift = dict.fromkeys(range(6), zero)
-    seen: dict[int, Params] = {}
-    for cohort in [(0, 2), (2, 3), (0, 3)]:
-        deltas = {}
+    x, zero = state.params, {n: torch.zeros_like(p) for n, p in state.params.items()}
+    drift, last = dict.fromkeys(range(6), zero), (x, 1.0)
+    seen: dict[int, tuple[Params, float]] = {}
+    for number, cohort in enumerate([(0, 1), (1, 2), (0, 1), (2, 3)]):  # of 2, 5, 2 and 3 batches
+        lr, ends, steps = 0.1 * 0.5**number, {}, {}
         for k in cohort:
-            last = seen.get(k, x) if reference == "stale" else before
-            common = {n: (last[n] - x[n]) / (0.1 * 3) for n in x}
+            before, travelled = seen.get(k, (x, 1.0)) if reference == "stale" else last
+            common = {n: (before[n] - x[n]) / travelled for n in x}
             correction = {n: gamma * (common[n] - drift[k][n]) for n in x}
-            deltas[k], steps = _delta(x, k, correction, local)
-            drift[k] = {n: drift[k][n] - common[n] - deltas[k][n] / (0.1 * steps) for n in x}
-            seen[k] = x
-        before, x = x, {n: p + sum(d[n] for d in deltas.values()) / 2 for n, p in x.items()}
+            ends[k], steps[k] = _ends(sim, state, k, correction, lr)
+            drift[k] = {n: drift[k][n] - common[n] + (x[n] - ends[k][n]) / (lr * steps[k]) for n in x}
+            seen[k] = x, lr * steps[k]
+        last = x, lr * sum(steps.values()) / 2
+        x = {n: p + 0.7 * sum(y[n] - p for y in ends.values()) / 2 for n, p in x.items()}
         state, _ = ask_clients(sim, state, cohort)
-        assert distance(state.params, x) < 1e-9
-
-
-def test_the_displacement_includes_the_servers_own_rate() -> None:
-    spec = [{"fedavg": {"weighting": "uniform"}}, "drift_correction", {"server_step": {"lr": 0.5}}]
-    sim = simulate(spec, cohort=None, local=LOCAL, federation=unequal_federation(sizes=EQUAL))
-    first = sim.open()
-    state, _ = sim.advance(first)
-    slot = state.slots["drift_correction"]
-    assert distance(slot["before"], first.params) == 0  # clients subtract the model that they receive
-    assert float(slot["travelled"]) == pytest.approx(0.1 * 2)
+        assert distance(state.params, x) < 1e-12
+    assert sorted(steps.values()) == [2, 3]
 
 
 def _given(weights: Tensor, slot: Tree, exchange: Exchange) -> tuple[Tensor, Tree]:

@@ -17,8 +17,6 @@ from counterpoise.parts.rebalanced_head import as_long_as, balanced_gradient, ba
 from counterpoise.run.simulation import Simulation
 from counterpoise.server.state import ServerState
 
-WHOLE = Local(lr=0.2, batch_size=64)  # one step
-
 
 def doubles(values: object) -> Tensor:
     return torch.tensor(values, dtype=torch.float64)
@@ -73,18 +71,24 @@ def test_without_strength_two_heads_on_the_inputs_are_one_at_twice_the_rate() ->
     assert distance(subtract(found.params, first.params), half) < 1e-13
 
 
-def step_by_autograd(
-    sim: Simulation, state: ServerState, client: int, private: list[Tensor], known: dict[int, Tensor]
+def train_by_autograd(
+    sim: Simulation,
+    state: ServerState,
+    client: int,
+    private: list[Tensor],
+    known: dict[int, Tensor],
+    steps: int,
 ) -> tuple[nn.Module, list[Tensor], dict[int, Tensor]]:
-    """The client's model and private head after one step on all its samples, and what it sends of each class."""
+    """The client's model and private head after steps on all its samples, and what it sends of each class."""
     federation, module = sim.work.federation, sim.module(state)
     rows = federation.clients[client]
     x, y = federation.train.x[rows], federation.train.y[rows]
-    features = module.features(x)  # type: ignore[operator]
+    received = module.features(x).detach()  # type: ignore[operator]
     head: nn.Linear = module.head  # type: ignore[assignment]
 
     def of_head(places: Tensor) -> Tensor:
-        loss = nn.functional.cross_entropy(head(features[places].detach()), y[places])
+        """At the head as it is now, on features as they were received."""
+        loss = nn.functional.cross_entropy(head(received[places]), y[places])
         w, b = torch.autograd.grad(loss, [head.weight, head.bias])
         return torch.cat([w, b.unsqueeze(1)], 1)
 
@@ -92,35 +96,37 @@ def step_by_autograd(
     stream = generator(sim.seed, "prepare rebalanced_head", state.round, client)
     places = take_of_each(y, 4, stream)
     near = [c for c in sent if int((y == c).sum()) >= 4]
-    far = [c for c in known if c not in near]
-    balanced: Tensor | None = None
-    if known:
+    others = [known[c] for c in known if c not in near]
+    share = len(near) / 4 if others else 1.0
+    for _ in range(steps):
         at_hand = [of_head(places[y[places] == c]) for c in near]
-        others = [known[c] for c in far]
-        share = len(near) / 4 if others else 1.0
         balanced = torch.zeros(4, 7, dtype=torch.float64)
         balanced = balanced + (share * sum(at_hand) / len(near) if near else 0)
         balanced = balanced + ((1 - share) * sum(others) / len(others) if others else 0)
-    v = [p.clone().requires_grad_() for p in private]
-    loss = nn.functional.cross_entropy(module(x) + features @ v[0].T + v[1], y)
-    names = [name for name, _ in module.named_parameters()]
-    grads = torch.autograd.grad(loss, [*module.parameters(), *v])
-    for name, slope in zip(names, grads, strict=False):
-        turn: Tensor | float = 0.0
-        if balanced is not None and name.startswith("head."):
-            piece = balanced[:, :-1] if name.endswith("weight") else balanced[:, -1]
-            turn = 0.3 * slope.norm() * piece / piece.norm()
-        module.get_parameter(name).data -= 0.2 * (slope + turn)
-    return module, [p.detach() - 0.2 * g for p, g in zip(v, grads[-2:], strict=True)], sent
+        v = [p.clone().requires_grad_() for p in private]
+        features = module.features(x)  # type: ignore[operator]
+        loss = nn.functional.cross_entropy(module(x) + features @ v[0].T + v[1], y)
+        names = [name for name, _ in module.named_parameters()]
+        grads = torch.autograd.grad(loss, [*module.parameters(), *v])
+        for name, slope in zip(names, grads, strict=False):
+            turn: Tensor | float = 0.0
+            if known and name.startswith("head."):
+                piece = balanced[:, :-1] if name.endswith("weight") else balanced[:, -1]
+                turn = 0.3 * slope.norm() * piece / piece.norm()
+            module.get_parameter(name).data -= 0.2 * (slope + turn)
+        private = [p.detach() - 0.2 * g for p, g in zip(v, grads[-2:], strict=True)]
+    return module, private, sent
 
 
-def test_three_rounds_by_autograd() -> None:
-    sim = simulate({"redgrape": {"strength": 0.3, "samples": 4}}, local=WHOLE)
+@pytest.mark.parametrize("steps", [1, 3])
+def test_three_rounds_by_autograd(steps: int) -> None:
+    local = Local(lr=0.2, batch_size=64, epochs=steps)  # an epoch is one batch
+    sim = simulate({"redgrape": {"strength": 0.3, "samples": 4}}, local=local)
     state, known = sim.open(), dict[int, Tensor]()
     zero = [torch.zeros(4, 6, dtype=torch.float64), torch.zeros(4, dtype=torch.float64)]
     private = dict.fromkeys(range(6), zero)
     for clients in ([2, 4], [0, 2], [2, 5]):  # class 1 is unknown to the second round's client 2
-        done = {k: step_by_autograd(sim, state, k, private[k], known) for k in clients}
+        done = {k: train_by_autograd(sim, state, k, private[k], known, steps) for k in clients}
         state, _ = ask_clients(sim, state, clients)
         sizes = [len(sim.work.federation.clients[k]) for k in clients]
         for name, parameter in state.params.items():
