@@ -135,17 +135,20 @@ class FunctionalModel:
 
         return at
 
-    def head_at(self, params: Params, buffers: Params) -> Callable[[Tensor], Tensor]:
-        """The last layer under these parameters, as in training; only for modules with `features` and `head`."""
+    def head_at(
+        self, params: Params, buffers: Params, key: Tensor | None = None
+    ) -> Callable[[Tensor], Tensor]:
+        """The last layer under these parameters, as in training; only for modules with `features` and `head`.
+
+        Its running statistics go by the features of the model itself: others, which are put in here, leave no trace.
+        """
+        own_key = None if key is None else key ^ 1  # or its first draw would be that of the body
 
         def head(features: Tensor) -> Tensor:
-            own = {
-                name[len(HEAD) :]: value
-                for name, value in (params | buffers).items()
-                if name.startswith(HEAD)
-            }
+            state = params | {name: b.clone() for name, b in buffers.items()}
+            own = {name[len(HEAD) :]: value for name, value in state.items() if name.startswith(HEAD)}
             last: nn.Module = self._training.inner.head  # type: ignore[assignment]
-            with self._autocast(features, train=True):
+            with self._autocast(features, train=True), self._drawing(own_key):
                 logits: Tensor = functional_call(last, own, (features,))
             return logits.to(self.dtype)
 
