@@ -52,16 +52,23 @@ class FunctionalModel:
     """``apply`` is pure: it takes parameters and buffers and returns the outputs and the buffers after the pass."""
 
     def __init__(
-        self, module: nn.Module, half: bool = False, patches: bool = False, draws: bool = False
+        self,
+        module: nn.Module,
+        half: bool = False,
+        patches: bool = False,
+        draws: bool = False,
+        mixes: bool = False,
     ) -> None:
         """`half`: train in bfloat16, but parameters and losses in their own type; `patches`: convolutions as products.
 
-        `draws`: the module draws in training, as dropout does: every pass needs a key.
+        `draws`: the module draws in training, as dropout does: every pass needs a key. `mixes`: what it does with a sample
+        goes by the whole batch, as in BatchNorm, which is known without being told.
         """
         self.module = module
         self.half = half
         self.draws = draws
         self.has_batch_norm = any(map(goes_by_batches, module.modules()))
+        self.mixes = mixes or self.has_batch_norm
         self._scoring = self._training = _Splitter(module)
         # Torch's own does not run under vmap in bfloat16, nor with a mean over all batches.
         if (half and self.has_batch_norm) or any(map(counts_batches, module.modules())):
@@ -76,7 +83,7 @@ class FunctionalModel:
 
     def patched(self) -> FunctionalModel:
         """The same model, its convolutions trained as products of patches."""
-        return FunctionalModel(self.module, self.half, True, self.draws)
+        return FunctionalModel(self.module, self.half, True, self.draws, self.mixes)
 
     @cached_property
     def stackable(self) -> FunctionalModel:
