@@ -149,7 +149,8 @@ class FunctionalModel:
 
         Its running statistics go by the features of the model itself: others, which are put in here, leave no trace.
         """
-        own_key = None if key is None else key ^ 1  # or its first draw would be that of the body
+        # With the key itself its first draw would be that of the body.
+        own_key = key ^ 1 if self.draws and key is not None else None
 
         def head(features: Tensor) -> Tensor:
             state = params | {name: b.clone() for name, b in buffers.items()}
