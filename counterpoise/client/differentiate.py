@@ -48,7 +48,7 @@ def functional_gradient(
 
     def objective(params: Params) -> tuple[Tensor, tuple[Params, Tensor, Tensor, Tensor]]:
         outputs, after = model.apply(params, buffers, x, True, key)
-        value = loss.value(outputs._replace(at=at, head=model.head_at(params, buffers)))
+        value = loss.value(outputs._replace(at=at, head=model.head_at(params, buffers, key)))
         return value, (after, value, outputs.logits, outputs.features)
 
     if loss.groups is None:
@@ -73,7 +73,7 @@ def direct_gradient(
         arranged = model.arrange(x)
         outputs, after = model.apply(tracked, buffers, arranged, True, key)
         outputs = outputs._replace(at=model.outputs_at(buffers, arranged, key))
-        value = loss.value(outputs._replace(head=model.head_at(tracked, buffers)))
+        value = loss.value(outputs._replace(head=model.head_at(tracked, buffers, key)))
         grads = _gradients(value, list(tracked.values()))
     said = Outputs(outputs.logits.detach(), outputs.features.detach(), outputs.at)
     return Gradient(dict(zip(tracked, grads, strict=True)), after, value.detach().sum(), said)

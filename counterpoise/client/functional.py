@@ -52,16 +52,23 @@ class FunctionalModel:
     """``apply`` is pure: it takes parameters and buffers and returns the outputs and the buffers after the pass."""
 
     def __init__(
-        self, module: nn.Module, half: bool = False, patches: bool = False, draws: bool = False
+        self,
+        module: nn.Module,
+        half: bool = False,
+        patches: bool = False,
+        draws: bool = False,
+        mixes: bool = False,
     ) -> None:
         """`half`: train in bfloat16, but parameters and losses in their own type; `patches`: convolutions as products.
 
-        `draws`: the module draws in training, as dropout does: every pass needs a key.
+        `draws`: the module draws in training, as dropout does: every pass needs a key. `mixes`: what it does with a sample
+        goes by the whole batch, as in BatchNorm, which is known without being told.
         """
         self.module = module
         self.half = half
         self.draws = draws
         self.has_batch_norm = any(map(goes_by_batches, module.modules()))
+        self.mixes = mixes or self.has_batch_norm
         self._scoring = self._training = _Splitter(module)
         # Torch's own does not run under vmap in bfloat16, nor with a mean over all batches.
         if (half and self.has_batch_norm) or any(map(counts_batches, module.modules())):
@@ -76,7 +83,7 @@ class FunctionalModel:
 
     def patched(self) -> FunctionalModel:
         """The same model, its convolutions trained as products of patches."""
-        return FunctionalModel(self.module, self.half, True, self.draws)
+        return FunctionalModel(self.module, self.half, True, self.draws, self.mixes)
 
     @cached_property
     def stackable(self) -> FunctionalModel:
@@ -135,17 +142,21 @@ class FunctionalModel:
 
         return at
 
-    def head_at(self, params: Params, buffers: Params) -> Callable[[Tensor], Tensor]:
-        """The last layer under these parameters, as in training; only for modules with `features` and `head`."""
+    def head_at(
+        self, params: Params, buffers: Params, key: Tensor | None = None
+    ) -> Callable[[Tensor], Tensor]:
+        """The last layer under these parameters, as in training; only for modules with `features` and `head`.
+
+        Its running statistics go by the features of the model itself: others, which are put in here, leave no trace.
+        """
+        # With the key itself its first draw would be that of the body.
+        own_key = key ^ 1 if self.draws and key is not None else None
 
         def head(features: Tensor) -> Tensor:
-            own = {
-                name[len(HEAD) :]: value
-                for name, value in (params | buffers).items()
-                if name.startswith(HEAD)
-            }
+            state = params | {name: b.clone() for name, b in buffers.items()}
+            own = {name[len(HEAD) :]: value for name, value in state.items() if name.startswith(HEAD)}
             last: nn.Module = self._training.inner.head  # type: ignore[assignment]
-            with self._autocast(features, train=True):
+            with self._autocast(features, train=True), self._drawing(own_key):
                 logits: Tensor = functional_call(last, own, (features,))
             return logits.to(self.dtype)
 

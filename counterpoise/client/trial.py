@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +21,13 @@ SAMPLES = 2  # a norm over a batch of one has nothing to compare
 
 class UnfitInputError(ConfigError):
     """A model cannot take inputs of this shape or type."""
+
+
+class Trial(NamedTuple):
+    """What one batch tells of a model."""
+
+    draws: bool = False  # it draws in training
+    mixes: bool = False  # what it gives for a sample in training, or keeps of it, goes by others of the batch
 
 
 class _GlobalDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -66,8 +73,8 @@ def example_of(shape: Sequence[int], place: tuple[torch.device, torch.dtype]) ->
     return torch.zeros(SAMPLES, *shape, dtype=dtype, device=device)
 
 
-def try_batch(module: nn.Module, x: Tensor, classes: int) -> bool:
-    """Whether the model draws in training; a model that does not fit inputs x [2, ...] or the classes is refused."""
+def try_batch(module: nn.Module, x: Tensor, classes: int) -> Trial:
+    """What inputs x [2, ...] tell of a model; one that does not fit them or the classes is refused."""
     keyed, stray = KeyedDraws(torch.zeros((), dtype=torch.int64, device=x.device)), _GlobalDraws()
     copied = deepcopy(module).to(x.device)
     with torch.no_grad(), keyed, stray:
@@ -82,7 +89,7 @@ def try_batch(module: nn.Module, x: Tensor, classes: int) -> bool:
             f"model: a batch {list(x.shape)} must give floating-point logits [{len(x)}, {classes}], one for each of the {classes} classes, not {logits.dtype} {list(logits.shape)}"
         )
     _check_features(copied.eval(), x)
-    return keyed.count > 0
+    return Trial(keyed.count > 0, _mixes(module, _unlike(x)))
 
 
 @torch.no_grad()
@@ -100,11 +107,7 @@ def _check_features(module: nn.Module, x: Tensor) -> None:
     """A model with `features` and `head` is trained as one after the other: that must be what it is."""
     if not has_features(module):
         return
-    x = (
-        torch.arange(x.numel(), device=x.device).view(x.shape).cos().to(x.dtype)
-        if x.is_floating_point()
-        else x
-    )
+    x = _unlike(x)
     whole = logits_of(module(x))
     try:
         features: Any = module.features(x)  # type: ignore[operator]
@@ -116,6 +119,32 @@ def _check_features(module: nn.Module, x: Tensor) -> None:
         raise ConfigError(
             f"model {type(module).__name__}: head(features(x)) must be what the model gives for x, since it is trained so; let `features` do all that comes before `head`, or name one of them otherwise"
         )
+
+
+def _unlike(x: Tensor) -> Tensor:
+    """Inputs of this form that differ; whole numbers as they are, since others may be out of a vocabulary."""
+    if not x.is_floating_point():
+        return x
+    return torch.arange(x.numel(), device=x.device).view(x.shape).cos().to(x.dtype)
+
+
+def _mixes(module: nn.Module, x: Tensor) -> bool:
+    """Whether in training the first sample gives something else, or something else is kept, where the others are like it."""
+    try:
+        passes = [_trained(module, rows) for rows in (x, x[:1].expand_as(x).contiguous())]
+    except UnfitInputError:
+        return False
+    same = (torch.allclose(a, b, 1e-4, 1e-5, equal_nan=True) for a, b in zip(*passes, strict=True))
+    return not all(same)
+
+
+@torch.no_grad()
+def _trained(module: nn.Module, x: Tensor) -> list[Tensor]:
+    """What a pass in training gives for the first sample, and what the model then keeps."""
+    copied = deepcopy(module).to(x.device).train()
+    with KeyedDraws(torch.zeros((), dtype=torch.int64, device=x.device)):
+        first = logits_of(_said(copied, x))[0]
+    return [first, *(kept for kept in copied.buffers() if kept.is_floating_point())]
 
 
 def _said(module: Callable[[Tensor], Any], x: Tensor) -> Any:

@@ -25,7 +25,7 @@ def padding_is_ignored(spec: MethodSpec) -> None:
     """What stands in padded rows has no effect on a step."""
     for client in CLIENTS:
         sim = simulate(spec)
-        if not sim.work.model.has_batch_norm:  # such batches are never padded
+        if not sim.work.model.mixes:  # such batches are never padded
             _padding_is_ignored(sim, client)
 
 

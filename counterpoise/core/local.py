@@ -125,15 +125,15 @@ class Local(Settings, table="local"):
             if not self.adaptive and getattr(self, key) is not None:
                 raise ConfigError(f"local.{key} is for local.optimizer = 'adam' or 'adamw', not for {rule!r}")
 
-    def resolve_batching(self, has_batch_norm: bool) -> Local:
-        """The settings with `auto` batching resolved for a model; padding would enter BatchNorm's statistics."""
-        if has_batch_norm and self.batching == "pad":
+    def resolve_batching(self, mixes: bool) -> Local:
+        """The settings with `auto` batching resolved for a model; padding would enter what goes by the whole batch."""
+        if mixes and self.batching == "pad":
             raise ConfigError(
-                "local.batching must be 'auto', 'wrap' or 'drop' with BatchNorm, not 'pad': padding would enter its statistics"
+                "local.batching must be 'auto', 'wrap' or 'drop' with BatchNorm and whatever else mixes the samples of a batch, not 'pad': padding would enter it"
             )
         if self.batching != "auto":
             return self
-        return replace(self, batching="wrap" if has_batch_norm else "pad")
+        return replace(self, batching="wrap" if mixes else "pad")
 
     def rate(self, round: int, rounds: int) -> float:
         try:

@@ -73,6 +73,11 @@ class Stats(NamedTuple):
     numbers: Tree = NOTHING
     seen: Tree = NOTHING  # in `start` and `finish`: what the part itself observed of the client's samples
 
+    @property
+    def owned_now(self) -> Tensor:
+        """[C] `owned` by the labels that samples have now, however often they are repeated."""
+        return self.owned + (self.moved.t() - self.moved).sum(-1)
+
 
 class Gradient(NamedTuple):
     """A gradient with the buffers that its forward pass left behind."""

@@ -25,8 +25,8 @@ Precision: TypeAlias = Literal["full", "tf32", "bf16"]
 
 def multiplies_bfloat16() -> bool:
     """Whether this processor has products of bfloat16; where it has none they are made of float32 ones and gain nothing."""
-    known: dict[str, bool] = getattr(torch.cpu, "get_capabilities", dict)()  # torch 2.10 cannot tell
-    return any(known.get(name, False) for name in ("avx512_bf16", "amx_bf16"))
+    known: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()  # torch 2.10 cannot tell
+    return any(bool(known.get(name)) for name in ("avx512_bf16", "amx_bf16"))
 
 
 @contextmanager

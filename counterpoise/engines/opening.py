@@ -143,9 +143,9 @@ def batches_of(work: Workplace, opened: Opened) -> Iterator[Batch]:
     """The planned batches without their padding, which always comes last.
 
     A model that draws keeps it: what it draws may go by the size of the batch, and stacked clients draw for a whole one. Not
-    one that also normalises over batches, whose statistics it would spoil.
+    one that also mixes the samples of a batch, which it would spoil.
     """
-    whole = work.model.draws and not work.model.has_batch_norm
+    whole = work.model.draws and not work.model.mixes
     visits = work.place(visits_of(opened))
     masks = visits["mask"].to(work.model.dtype)
     for index, size in enumerate(opened.plan.mask.sum(1).tolist()):

@@ -12,7 +12,7 @@ from flwr.app import Error, Message, RecordDict
 from counterpoise.core.messages import Broadcast
 from counterpoise.core.tree import Params, Tree, rows, take, tmap
 from counterpoise.engines import service
-from counterpoise.engines.arithmetic import threads
+from counterpoise.engines.arithmetic import Precision, arithmetic, threads
 from counterpoise.engines.loop import LoopTrainer
 from counterpoise.engines.opening import Workload
 from counterpoise.engines.sums import sum_client
@@ -39,6 +39,7 @@ class ClientContext(NamedTuple):
     own: bool = False  # whether its data is its own, not a share of the experiment's
     run: str = ""  # its id, the same on all sides
     identity: Identity = Unsigned()
+    precision: Precision = "full"
 
 
 Handler = Callable[[ClientContext, RecordDict], RecordDict]
@@ -47,7 +48,9 @@ Handler = Callable[[ClientContext, RecordDict], RecordDict]
 def answer(message: Message, context: Callable[[], ClientContext], handler: Handler) -> Message:
     """The reply; the text of an exception, which could hold data or paths, goes to the local log only."""
     try:
-        return Message(handler(context(), message.content), reply_to=message)
+        opened = context()
+        with arithmetic(opened.precision):
+            return Message(handler(opened, message.content), reply_to=message)
     except Refused as refusal:
         word = refusal.reason
     except CounterpoiseError as error:

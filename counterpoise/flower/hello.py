@@ -51,6 +51,6 @@ def read_hello(content: RecordDict) -> Hello:
     if facts["version"] != __version__:
         raise Refused("version")
     samples, held_out = facts["samples"], facts["held_out"]
-    if not 1 <= samples <= MOST_SAMPLES or not 0 <= held_out <= MOST_SAMPLES:
+    if not 0 <= samples <= MOST_SAMPLES or not 0 <= held_out <= MOST_SAMPLES:
         raise Refused("samples")
     return Hello(facts["client"], samples, held_out, facts["share"], unpack_tree(surveys))

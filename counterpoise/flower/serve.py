@@ -152,7 +152,7 @@ def capped(samples: Mapping[str, int], most: float | None) -> dict[str, int]:
         if most * over < 1:
             bound = most * rest / (1 - most * over)
             if kept == 0 or bound >= counts[kept - 1]:
-                return {name: max(1, min(count, int(bound))) for name, count in samples.items()}
+                return {name: min(count, max(1, int(bound))) for name, count in samples.items()}
     return dict.fromkeys(samples, 1)
 
 

@@ -37,7 +37,8 @@ def open_context(
     federation = _federation(experiment, str(settings["form"]), number, client, shared)
     work, own = build_workplace(experiment, federation), bool(experiment.flower.clients)
     run, identity = str(settings["run"]), identity_of(client.certs, client.name)
-    return ClientContext(client.name, number, work, Path(client.state), own, run, identity)
+    precision = experiment.engine.precision
+    return ClientContext(client.name, number, work, Path(client.state), own, run, identity, precision)
 
 
 def _with_own_weights(experiment: Experiment, client: ClientFile) -> Experiment:

@@ -40,24 +40,6 @@ def ccvr(samples: Whole = 2000, steps: Count = 500) -> Part:
         )
         return {"last": torch.tensor(census.rounds - 1 if samples else census.rounds)}
 
-    def send(slot: Tree, round: int) -> Tree:
-        # Only then, by name: what clients send has the form that the names of what they receive decide.
-        return {"collect": torch.tensor(True)} if int(slot["last"]) == round else {}
-
-    def observe(data: ClientData, visit: Visit) -> Tree:
-        if "collect" not in visit.shared:
-            return {}
-        seen = visit.look(data.rows)
-        return class_sums(seen.features, data.labels, seen.logits.shape[1])._asdict()
-
-    def prepare(data: ClientData, visit: Visit) -> tuple[ClientData, Tree]:
-        # Without a step the model that is fitted is the one that was looked at, running statistics too.
-        none = ClientData(data.rows[:0], data.labels[:0], held_out=data.held_out)
-        return (none if "collect" in visit.shared else data), visit.memory
-
-    def finish(delta: Params, slot: Tree, memory: Tree, stats: Stats) -> tuple[Tree, Tree]:
-        return stats.seen, memory
-
     def update(delta: Params, slot: Tree, exchange: Exchange) -> tuple[Params, Tree]:
         if int(slot["last"]) != exchange.round:
             return delta, slot
@@ -75,6 +57,28 @@ def ccvr(samples: Whole = 2000, steps: Count = 500) -> Part:
             upload="in the last round its samples of each class, and the mean and covariance of their features"
         ),
     )
+
+
+def send(slot: Tree, round: int) -> Tree:
+    # Only then, by name: what clients send has the form that the names of what they receive decide.
+    return {"collect": torch.tensor(True)} if int(slot["last"]) == round else {}
+
+
+def observe(data: ClientData, visit: Visit) -> Tree:
+    if "collect" not in visit.shared:
+        return {}
+    seen = visit.look(data.rows)
+    return class_sums(seen.features, data.labels, seen.logits.shape[1])._asdict()
+
+
+def prepare(data: ClientData, visit: Visit) -> tuple[ClientData, Tree]:
+    # Without a step the model that is fitted is the one that was looked at, running statistics too.
+    none = ClientData(data.rows[:0], data.labels[:0], held_out=data.held_out)
+    return (none if "collect" in visit.shared else data), visit.memory
+
+
+def finish(delta: Params, slot: Tree, memory: Tree, stats: Stats) -> tuple[Tree, Tree]:
+    return stats.seen, memory
 
 
 class ClassSums(NamedTuple):

@@ -47,7 +47,7 @@ def client_focus(focus: NonNegative = 1.0, keep: Keep = 1.0) -> Part:
         return {"score": mean_recall(slot["hits"], slot["seen"])}, memory
 
     def weigh(weights: Tensor, slot: Tree, exchange: Exchange) -> tuple[Tensor, Tree]:
-        scores = exchange.upload["score"].double().cpu()
+        scores = exchange.upload["score"].double().cpu().clamp(0, 1)  # no recall is below 0: that is a lie
         found = focused(weights, scores.to(weights), focus, keep)
         return found, {"scores": exchange.renew(slot["scores"], scores)}
 

@@ -25,22 +25,22 @@ def drift_correction(gamma: NonNegative = 1.0, reference: Reference = "displacem
     control: v is SCAFFOLD's control variate, ``v <- v + (1/N) sum of the changes of v_k``.
     """
 
+    stale = reference == "stale"
+
     def init(params: Params, census: Census, surveys: Tree) -> Tree:
-        if reference == "control":
-            return {"control": zeros(params)}
-        return _standstill(params)
+        return {"control": zeros(params)} if reference == "control" else _standstill(params)
 
     def enroll(params: Params, buffers: Params, classes: int) -> Tree:
-        seen = _standstill(params) if reference == "stale" else {}
-        return {"drift": zeros(params)} | seen
+        return {"drift": zeros(params)} | (_standstill(params) if stale else {})
 
     def start(params: Params, shared: Tree, memory: Tree, stats: Stats) -> Tree:
-        known = memory if reference == "stale" else shared
-        if reference == "control":
-            common = known["control"]
-        else:
-            common = tmap(lambda b, x: (b - x) / known["travelled"].to(x), known["before"], params)
-        return {"common": common, "correction": subtract(common, memory["drift"]), "received": params}
+        common = (
+            shared["control"]
+            if reference == "control"
+            else _displacement(memory if stale else shared, params)
+        )
+        correction = subtract(common, memory["drift"])
+        return {"correction": correction} | ({"received": params} if stale else {})
 
     def adjust(grads: Params, slot: Tree, step: Step) -> tuple[Params, Tree]:
         return add(grads, slot["correction"], gamma), slot
@@ -48,13 +48,12 @@ def drift_correction(gamma: NonNegative = 1.0, reference: Reference = "displacem
     def finish(delta: Params, slot: Tree, memory: Tree, stats: Stats) -> tuple[Tree, Tree]:
         travelled = length_of(stats)
         drift = tmap(lambda c, d: -c - d / travelled, slot["correction"], delta)
-        kept: Tree = {"drift": drift}
-        if reference == "stale":
-            kept |= {"before": slot["received"], "travelled": travelled.to(memory["travelled"])}
-            return {}, kept
+        if stale:
+            seen = {"before": slot["received"], "travelled": travelled.to(memory["travelled"])}
+            return {}, {"drift": drift} | seen
         if reference == "control":
-            return {"change": subtract(drift, memory["drift"])}, kept
-        return {"travelled": travelled}, kept
+            return {"change": subtract(drift, memory["drift"])}, {"drift": drift}
+        return {"travelled": travelled}, {"drift": drift}
 
     def update(delta: Params, slot: Tree, exchange: Exchange) -> tuple[Params, Tree]:
         if reference == "control":
@@ -62,7 +61,6 @@ def drift_correction(gamma: NonNegative = 1.0, reference: Reference = "displacem
             return delta, {"control": add(slot["control"], change)}
         return delta, {"before": exchange.params, "travelled": exchange.upload["travelled"].mean()}
 
-    stale = reference == "stale"
     uploads = {"displacement": TRAVELLED, "stale": "nothing", "control": CHANGE}
     return Part(
         init=None if stale else init,
@@ -80,3 +78,8 @@ def drift_correction(gamma: NonNegative = 1.0, reference: Reference = "displacem
 def _standstill(params: Params) -> Tree:
     """The model of the round before is the model itself: v is 0."""
     return {"before": params, "travelled": next(iter(params.values())).new_ones(())}
+
+
+def _displacement(known: Tree, params: Params) -> Params:
+    """How the model got from the one before to this one, as a mean gradient."""
+    return tmap(lambda before, x: (before - x) / known["travelled"].to(x), known["before"], params)

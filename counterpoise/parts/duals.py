@@ -41,37 +41,11 @@ def loss_duals(
     was sent out, so a step of the duals is one round later than in the authors' code, which asks all clients once more.
     """
 
-    def init(params: Params, census: Census, surveys: Tree) -> Tree:
-        return {"duals": torch.zeros(census.clients, dtype=torch.float64)}
-
-    def enroll(params: Params, buffers: Params, classes: int) -> Tree:
-        return {"loss": next(iter(params.values())).new_zeros(())}  # what `prepare` tells `finish`
-
     def send(slot: Tree, round: int) -> Tree:
         return {"on": torch.tensor(is_step(round))}
 
     def is_step(round: int) -> bool:
         return (round + 1) % every == 0
-
-    def propose(slot: Tree, round: int, cohort: Sequence[int]) -> Sequence[Task]:
-        factors = loss_factors(slot["duals"].cpu()).tolist()
-        return [Task(client, {KNOB: factors[client]}) for client in cohort]
-
-    def prepare(data: ClientData, visit: Visit) -> tuple[ClientData, Tree]:
-        if not visit.shared["on"] or not len(data.labels):
-            return data, visit.memory
-        loss = F.cross_entropy(visit.look(data.rows).logits.double(), data.labels)
-        return data, {"loss": loss.to(visit.memory["loss"])}
-
-    def start(params: Params, shared: Tree, memory: Tree, stats: Stats) -> Tree:
-        return {"factor": stats.knobs.get(KNOB, torch.ones_like(stats.lr))}
-
-    def weight(outputs: Outputs, batch: Batch, slot: Tree) -> Tensor:
-        factor: Tensor = slot["factor"]
-        return factor.expand_as(batch.mask)
-
-    def finish(delta: Params, slot: Tree, memory: Tree, stats: Stats) -> tuple[Tree, Tree]:
-        return {"loss": memory["loss"]}, memory
 
     def update(delta: Params, slot: Tree, exchange: Exchange) -> tuple[Params, Tree]:
         if not is_step(exchange.round):
@@ -95,6 +69,39 @@ def loss_duals(
         reveals=Reveals(upload="the mean loss of the model that it received on its training samples"),
         assumes_sgd=True,  # Adam's steps are the same whatever the factor on a client's loss
     )
+
+
+def init(params: Params, census: Census, surveys: Tree) -> Tree:
+    return {"duals": torch.zeros(census.clients, dtype=torch.float64)}
+
+
+def enroll(params: Params, buffers: Params, classes: int) -> Tree:
+    return {"loss": next(iter(params.values())).new_zeros(())}  # what `prepare` tells `finish`
+
+
+def propose(slot: Tree, round: int, cohort: Sequence[int]) -> Sequence[Task]:
+    factors = loss_factors(slot["duals"].cpu()).tolist()
+    return [Task(client, {KNOB: factors[client]}) for client in cohort]
+
+
+def prepare(data: ClientData, visit: Visit) -> tuple[ClientData, Tree]:
+    if not visit.shared["on"] or not len(data.labels):
+        return data, visit.memory
+    loss = F.cross_entropy(visit.look(data.rows).logits.double(), data.labels)
+    return data, {"loss": loss.to(visit.memory["loss"])}
+
+
+def start(params: Params, shared: Tree, memory: Tree, stats: Stats) -> Tree:
+    return {"factor": stats.knobs.get(KNOB, torch.ones_like(stats.lr))}
+
+
+def weight(outputs: Outputs, batch: Batch, slot: Tree) -> Tensor:
+    factor: Tensor = slot["factor"]
+    return factor.expand_as(batch.mask)
+
+
+def finish(delta: Params, slot: Tree, memory: Tree, stats: Stats) -> tuple[Tree, Tree]:
+    return {"loss": memory["loss"]}, memory
 
 
 def loss_factors(duals: Tensor) -> Tensor:

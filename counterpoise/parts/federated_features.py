@@ -49,17 +49,8 @@ def federated_features(
     if not features:
         return Part(adapt=adapt)
 
-    def init(params: Params, census: Census, surveys: Tree) -> Tree:
-        return {"head": joined(params)}
-
-    def send(slot: Tree, round: int) -> Tree:
-        return {"head": slot["head"]}
-
     def observe(data: ClientData, visit: Visit) -> Tree:
         return mean_gradients(data, visit, draws, samples)
-
-    def finish(delta: Params, slot: Tree, memory: Tree, stats: Stats) -> tuple[Tree, Tree]:
-        return stats.seen, memory
 
     def update(delta: Params, slot: Tree, exchange: Exchange) -> tuple[Params, Tree]:
         stream, head = exchange.stream(), slot["head"].double().cpu()
@@ -69,9 +60,6 @@ def federated_features(
         found = match(known, head, *over_holders(exchange.upload), match_steps, match_lr)
         after = retrain(draw_head(head, stream), found, epochs, lr, batch_size, stream)
         return delta, {"head": after.to(slot["head"]), "features": found.to(slot["head"])}
-
-    def present(params: Params, buffers: Params, slot: Tree) -> tuple[Params, Params]:
-        return params | apart(slot["head"], params), buffers
 
     return Part(
         adapt=adapt,
@@ -83,6 +71,22 @@ def federated_features(
         present=present,
         reveals=Reveals(upload=TOLD),
     )
+
+
+def init(params: Params, census: Census, surveys: Tree) -> Tree:
+    return {"head": joined(params)}
+
+
+def send(slot: Tree, round: int) -> Tree:
+    return {"head": slot["head"]}
+
+
+def finish(delta: Params, slot: Tree, memory: Tree, stats: Stats) -> tuple[Tree, Tree]:
+    return stats.seen, memory
+
+
+def present(params: Params, buffers: Params, slot: Tree) -> tuple[Params, Params]:
+    return params | apart(slot["head"], params), buffers
 
 
 def mean_gradients(data: ClientData, visit: Visit, draws: int, samples: int) -> Tree:

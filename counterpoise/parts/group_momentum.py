@@ -40,6 +40,8 @@ def group_momentum(
         return group_members(counts, owned, groups, grouping, minority)
 
     def prepare(data: ClientData, visit: Visit) -> tuple[ClientData, Tree]:
+        if not len(data.labels):  # a client that does not train has no groups
+            return data, visit.memory
         counts = torch.bincount(data.labels)
         # However often resampling repeats a sample, the client owns it once.
         first = np.unique(data.rows.numpy(), return_index=True)[1]
@@ -47,7 +49,7 @@ def group_momentum(
         return data._replace(strata=members.int().argmax(0)[data.labels]), visit.memory
 
     def start(params: Params, shared: Tree, memory: Tree, stats: Stats) -> Tree:
-        members = members_of(stats.counts, stats.owned).to(stats.lr)
+        members = members_of(stats.counts, stats.owned_now).to(stats.lr)
         # Without momentum no slot: it would be `groups` copies of the model that nothing reads.
         momentum = tmap(lambda p: p.new_zeros(len(members), *p.shape), params)
         return {"members": members} | ({"momentum": momentum} if beta else {})

@@ -21,6 +21,25 @@ LEAST_ERROR = 1e-8
 ErrorNorm = Literal["client", "round"]
 Knowledge = Literal["hits", "recall", "nothing"]
 
+CHARTS = (
+    Chart(
+        "weights",
+        "bars",
+        "Weight in the last round; 0: not selected",
+        lambda slot: slot["weights"],
+        "clients",
+        every_round=True,  # who is selected, and how few they are, is the first thing to look at
+    ),
+    Chart("errors", "bars", "Error score when last judged", lambda slot: slot["errors"], "clients"),
+    Chart(
+        "class_errors",
+        "bars",
+        "Error scores of the last round; the largest is the priority class",
+        lambda slot: slot["class_errors"],
+        "classes",
+    ),
+)
+
 
 @part(paper=PAPER)
 def prioritised_weighting(
@@ -44,11 +63,6 @@ def prioritised_weighting(
     not how large: a client that always predicts one class can get all weight.
     """
 
-    def init(params: Params, census: Census, surveys: Tree) -> Tree:
-        unknown = torch.zeros(census.clients, dtype=torch.float64)
-        classes = torch.zeros(census.classes, dtype=torch.float64)
-        return {"weights": unknown, "errors": unknown.clone(), "class_errors": classes}
-
     def weigh(weights: Tensor, slot: Tree, exchange: Exchange) -> tuple[Tensor, Tree]:
         if exchange.ask is None:  # a search compares models before anybody judges them
             return weights, slot
@@ -67,25 +81,14 @@ def prioritised_weighting(
         note=note_training_samples,
         replaces_weights=True,
         reveals=JUDGED,
-        charts=(
-            Chart(
-                "weights",
-                "bars",
-                "Weight in the last round; 0: not selected",
-                lambda s: s["weights"],
-                "clients",
-                every_round=True,  # who is selected, and how few they are, is the first thing to look at
-            ),
-            Chart("errors", "bars", "Error score when last judged", lambda s: s["errors"], "clients"),
-            Chart(
-                "class_errors",
-                "bars",
-                "Error scores of the last round; the largest is the priority class",
-                lambda s: s["class_errors"],
-                "classes",
-            ),
-        ),
+        charts=CHARTS,
     )
+
+
+def init(params: Params, census: Census, surveys: Tree) -> Tree:
+    unknown = torch.zeros(census.clients, dtype=torch.float64)
+    classes = torch.zeros(census.classes, dtype=torch.float64)
+    return {"weights": unknown, "errors": unknown.clone(), "class_errors": classes}
 
 
 class Judged(NamedTuple):

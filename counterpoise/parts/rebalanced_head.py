@@ -47,16 +47,6 @@ def rebalanced_head(strength: NonNegative = 0.1, samples: Count = 8) -> Part:
     The samples' features are of the model as received; the authors compute them anew in every step. V begins at zero.
     """
 
-    def init(params: Params, census: Census, surveys: Tree) -> Tree:
-        head = joined(params)
-        return {
-            "prototypes": head.new_zeros(len(head), *head.shape),
-            "known": torch.zeros(len(head), dtype=torch.bool, device=head.device),
-        }
-
-    def enroll(params: Params, buffers: Params, classes: int) -> Tree:
-        return empty_head(params)
-
     def observe(data: ClientData, visit: Visit) -> Tree:
         seen = visit.look(data.rows)
         features = seen.features.to(visit.shared["prototypes"].dtype)
@@ -73,24 +63,6 @@ def rebalanced_head(strength: NonNegative = 0.1, samples: Count = 8) -> Part:
             "strength": strength * on,
         }
 
-    def loss(outputs: Outputs, batch: Batch, slot: Tree) -> Tensor:
-        return cross_entropy(outputs._replace(logits=both_heads(outputs, slot["private"])), batch)
-
-    def adjust(grads: Params, slot: Tree, step: Step) -> tuple[Params, Tree]:
-        balanced = balanced_gradient(joined(step.params), slot["set"], slot["others"])
-        turned = _turned(grads, balanced, slot["strength"])
-        return grads | turned, slot | {"private": private_step(slot["private"], step)}
-
-    def finish(delta: Params, slot: Tree, memory: Tree, stats: Stats) -> tuple[Tree, Tree]:
-        return {name: stats.seen[name] for name in ("gradients", "held")}, slot["private"]
-
-    def update(delta: Params, slot: Tree, exchange: Exchange) -> tuple[Params, Tree]:
-        found, held = over_holders(exchange.upload)
-        old, known = slot["prototypes"].cpu(), slot["known"].cpu()
-        fresh = torch.where(held.view(-1, 1, 1), found.to(old), old)
-        where = slot["prototypes"].device  # steps read them there
-        return delta, {"prototypes": fresh.to(where), "known": (known | held).to(where)}
-
     return Part(
         adapt=with_plain_head("rebalanced_head", bias=True),
         init=init,
@@ -106,6 +78,40 @@ def rebalanced_head(strength: NonNegative = 0.1, samples: Count = 8) -> Part:
         reveals=Reveals(upload=TOLD),
         assumes_sgd=True,  # it takes such steps itself, at the same learning rate
     )
+
+
+def init(params: Params, census: Census, surveys: Tree) -> Tree:
+    head = joined(params)
+    return {
+        "prototypes": head.new_zeros(len(head), *head.shape),
+        "known": torch.zeros(len(head), dtype=torch.bool, device=head.device),
+    }
+
+
+def enroll(params: Params, buffers: Params, classes: int) -> Tree:
+    return empty_head(params)
+
+
+def loss(outputs: Outputs, batch: Batch, slot: Tree) -> Tensor:
+    return cross_entropy(outputs._replace(logits=both_heads(outputs, slot["private"])), batch)
+
+
+def adjust(grads: Params, slot: Tree, step: Step) -> tuple[Params, Tree]:
+    balanced = balanced_gradient(joined(step.params), slot["set"], slot["others"])
+    turned = _turned(grads, balanced, slot["strength"])
+    return grads | turned, slot | {"private": private_step(slot["private"], step)}
+
+
+def finish(delta: Params, slot: Tree, memory: Tree, stats: Stats) -> tuple[Tree, Tree]:
+    return {name: stats.seen[name] for name in ("gradients", "held")}, slot["private"]
+
+
+def update(delta: Params, slot: Tree, exchange: Exchange) -> tuple[Params, Tree]:
+    found, held = over_holders(exchange.upload)
+    old, known = slot["prototypes"].cpu(), slot["known"].cpu()
+    fresh = torch.where(held.view(-1, 1, 1), found.to(old), old)
+    where = slot["prototypes"].device  # steps read them there
+    return delta, {"prototypes": fresh.to(where), "known": (known | held).to(where)}
 
 
 def balanced_set(

@@ -67,52 +67,60 @@ def relabel(
             known["flow"] = torch.zeros(census.classes, census.classes, dtype=torch.int64)
         return known
 
-    def send(slot: Tree, round: int) -> Tree:
-        return {"on": slot["first"] <= round}
-
-    def prepare(data: ClientData, visit: Visit) -> tuple[ClientData, Tree]:
-        if not visit.shared["on"]:
-            return data, visit.memory
-        labels = visit.memory.get("labels")
-        if labels is None:
-            labels = draw(data, visit)
-        if len(labels) != len(data.labels):
-            raise DataError(
-                f"relabel: the client must have the {len(labels)} samples that it had when it re-labelled them, not {len(data.labels)}"
-            )
-        return data._replace(labels=labels), {"labels": labels}
-
     def draw(data: ClientData, visit: Visit) -> Tensor:
         if not len(data.labels):
             return data.labels
         posterior = posteriors(data, visit, passes)
-        return draw_labels(data.labels, chances(posterior, data.labels), visit.stream)
+        given = chances(posterior, data.labels, tau, cap, standardise, thresholds)
+        return draw_labels(data.labels, given, visit.stream)
 
-    def chances(posterior: Tensor, labels: Tensor) -> Tensor:
-        gap = rarity_gap(labels, posterior.shape[1])
-        if not standardise:
-            return (posterior * gap).clamp(min=0, max=cap)
-        z = standard_scores(posterior, labels)
-        bar = upper_scores(z, tau) if thresholds is None else z.new_tensor(thresholds)
-        return ((z - bar).tanh() * gap).clamp(min=0, max=cap)
+    def prepare(data: ClientData, visit: Visit) -> tuple[ClientData, Tree]:
+        if not visit.shared["on"]:
+            return data, visit.memory
+        labels = visit.memory["labels"] if visit.memory else draw(data, visit)
+        _check_same_samples(data, labels)
+        return data._replace(labels=labels), {"labels": labels}
 
     def finish(delta: Params, slot: Tree, memory: Tree, stats: Stats) -> tuple[Tree, Tree]:
         share = stats.moved.sum().to(stats.lr) / stats.owned.sum().clamp(min=1)
         return {"share": share} | ({"flow": stats.moved} if audit == "flow" else {}), memory
-
-    def update(delta: Params, slot: Tree, exchange: Exchange) -> tuple[Params, Tree]:
-        share = exchange.renew(slot["share"], exchange.upload["share"])
-        if audit != "flow":
-            return delta, slot | {"share": share}
-        clients, flow = exchange.replies.client.cpu(), slot["flow"].cpu()
-        new = (slot["share"].cpu()[clients] == 0) & (share[clients] > 0)  # a client's labels change once
-        return delta, slot | {"share": share, "flow": flow + exchange.upload["flow"].to(flow)[new].sum(0)}
 
     silent = Part(init=init, send=send, prepare=prepare, relabels=True)
     if audit == "off":
         return silent
     charts = (SHARE, FLOW) if audit == "flow" else (SHARE,)
     return replace(silent, finish=finish, update=update, charts=charts, reveals=Reveals(upload=TOLD[audit]))
+
+
+def send(slot: Tree, round: int) -> Tree:
+    return {"on": slot["first"] <= round}
+
+
+def update(delta: Params, slot: Tree, exchange: Exchange) -> tuple[Params, Tree]:
+    """What is audited: the slot has a place for it."""
+    share = exchange.renew(slot["share"], exchange.upload["share"])
+    if "flow" not in slot:
+        return delta, slot | {"share": share}
+    clients, flow = exchange.replies.client.cpu(), slot["flow"].cpu()
+    new = (slot["share"].cpu()[clients] == 0) & (share[clients] > 0)  # a client's labels change once
+    return delta, slot | {"share": share, "flow": flow + exchange.upload["flow"].to(flow)[new].sum(0)}
+
+
+def chances(
+    posterior: Tensor,
+    labels: Tensor,
+    tau: float,
+    cap: float | None,
+    standardise: bool,
+    thresholds: list[float] | None,
+) -> Tensor:
+    """[n, C] with which a sample becomes each class."""
+    gap = rarity_gap(labels, posterior.shape[1])
+    if not standardise:
+        return (posterior * gap).clamp(min=0, max=cap)
+    z = standard_scores(posterior, labels)
+    bar = upper_scores(z, tau) if thresholds is None else z.new_tensor(thresholds)
+    return ((z - bar).tanh() * gap).clamp(min=0, max=cap)
 
 
 def posteriors(data: ClientData, visit: Visit, passes: int) -> Tensor:
@@ -149,12 +157,19 @@ def rarity_gap(labels: Tensor, classes: int) -> Tensor:
     return (rarity - rarity[labels].unsqueeze(1)).clamp(min=0)
 
 
-def draw_labels(labels: Tensor, chances: Tensor, stream: torch.Generator) -> Tensor:
-    """[n] of the classes that are drawn, each by its own chance, the likeliest; the old label where none is."""
-    drawn = chances > torch.rand(chances.shape, dtype=torch.float64, generator=stream)
+def draw_labels(labels: Tensor, given: Tensor, stream: torch.Generator) -> Tensor:
+    """[n] of the classes that are drawn, each by its given chance, the likeliest; the old label where none is."""
+    drawn = given > torch.rand(given.shape, dtype=torch.float64, generator=stream)
     # In a class of two samples z is 1 or -1 in every column: rounded, such ties go to the first class on every machine.
-    likeliest = torch.where(drawn, chances, -1.0).round(decimals=9).argmax(1)
+    likeliest = torch.where(drawn, given, -1.0).round(decimals=9).argmax(1)
     return torch.where(drawn.any(1), likeliest, labels)
+
+
+def _check_same_samples(data: ClientData, labels: Tensor) -> None:
+    if len(labels) != len(data.labels):
+        raise DataError(
+            f"relabel: the client must have the {len(labels)} samples that it had when it re-labelled them, not {len(data.labels)}"
+        )
 
 
 def _check_thresholds(thresholds: list[float] | None, classes: int) -> None:

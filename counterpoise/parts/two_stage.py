@@ -23,8 +23,9 @@ def crt(start: Fraction = 0.8) -> Part:
     """
 
     def init(params: Params, census: Census, surveys: Tree) -> Tree:
-        first = census.round_at(start)  # a head that no round would train is not drawn
-        return {"first": torch.tensor(first if first < census.rounds else census.rounds + 1)}
+        first = census.round_at(start)
+        # A head that no round would train is not drawn
+        return {"first": torch.tensor(first), "drawn_until": torch.tensor(census.rounds - 1 if first else 0)}
 
     def send(slot: Tree, round: int) -> Tree:
         return {"on": slot["first"] <= round}
@@ -46,10 +47,13 @@ def crt(start: Fraction = 0.8) -> Part:
         return _head_alone(deltas)
 
     def update(delta: Params, slot: Tree, exchange: Exchange) -> tuple[Params, Tree]:
-        if int(slot["first"]) == exchange.round + 1:
-            return delta | _to_fresh_head(exchange), slot
+        first, following = int(slot["first"]), exchange.round + 1
         # Momentum of a server rule that is listed before would still move the rest.
-        return (_head_alone(delta) if int(slot["first"]) <= exchange.round else delta), slot
+        delta = _head_alone(delta) if first < following else delta
+        # Not only in the round before the first: nobody may have answered in that.
+        if first <= following <= int(slot["drawn_until"]):
+            return delta | _to_fresh_head(exchange), slot | {"drawn_until": torch.tensor(0)}
+        return delta, slot
 
     return Part(
         adapt=with_head(bias=False),

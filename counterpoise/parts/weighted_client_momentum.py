@@ -32,6 +32,10 @@ from counterpoise.registry.schema import Fraction, NonNegative, Positive
 
 PAPER = "FedWCM, Algorithm 1, equations 3 to 6"
 SENT = ("direction", "alpha", "gaps")
+REVEALS = Reveals(
+    tally=f"{OF_EACH_CLASS}, and the classes' shares of each client, added up",
+    upload=f"{TRAVELLED}, and its score: how much of its data is of scarce classes",
+)
 CHARTS = (
     Chart("alpha", "curve", "Share of a client's own gradient in its next steps", lambda slot: slot["alpha"]),
     Chart("q", "curve", "Mean score of the round's clients, relative to all clients", lambda slot: slot["q"]),
@@ -59,9 +63,6 @@ def weighted_client_momentum(
         raise ConfigError("method: target must have a number above 0")
     first = FIRST_ALPHA if alpha is None else alpha
 
-    def tally(data: ClientData, classes: int) -> Tree:
-        return class_counts(data, classes) | {"shares": fixed_point_shares(data, classes)}
-
     def init(params: Params, census: Census, tallied: Tree) -> Tree:
         wanted = _wanted(target, census.classes)
         gaps = class_gaps(tallied["counts"], wanted, score)
@@ -76,19 +77,6 @@ def weighted_client_momentum(
             "weights": nobody,
             "scores": nobody,
         }
-
-    def send(slot: Tree, round: int) -> Tree:
-        return {name: slot[name] for name in SENT}
-
-    def start(params: Params, shared: Tree, memory: Tree, stats: Stats) -> Tree:
-        own = client_score(shared["gaps"].to(stats.owned.device), stats.owned)
-        return {"direction": shared["direction"], "alpha": shared["alpha"].to(stats.lr), "score": own}
-
-    def adjust(grads: Params, slot: Tree, step: Step) -> tuple[Params, Tree]:
-        return follow(grads, slot["direction"], slot["alpha"]), slot
-
-    def finish(delta: Params, slot: Tree, memory: Tree, stats: Stats) -> tuple[Tree, Tree]:
-        return travel(stats) | {"score": slot["score"]}, memory
 
     def weigh(weights: Tensor, slot: Tree, exchange: Exchange) -> tuple[Tensor, Tree]:
         sharpness = len(slot["gaps"]) * float(slot["discrepancy"]) / temperature_scale
@@ -120,11 +108,29 @@ def weighted_client_momentum(
         charts=CHARTS,
         follows_server=first < 1,
         assumes_sgd=alpha != 1,  # the direction is on the scale of a gradient
-        reveals=Reveals(
-            tally=f"{OF_EACH_CLASS}, and the classes' shares of each client, added up",
-            upload=f"{TRAVELLED}, and its score: how much of its data is of scarce classes",
-        ),
+        reveals=REVEALS,
     )
+
+
+def tally(data: ClientData, classes: int) -> Tree:
+    return class_counts(data, classes) | {"shares": fixed_point_shares(data, classes)}
+
+
+def send(slot: Tree, round: int) -> Tree:
+    return {name: slot[name] for name in SENT}
+
+
+def start(params: Params, shared: Tree, memory: Tree, stats: Stats) -> Tree:
+    own = client_score(shared["gaps"].to(stats.owned.device), stats.owned)
+    return {"direction": shared["direction"], "alpha": shared["alpha"].to(stats.lr), "score": own}
+
+
+def adjust(grads: Params, slot: Tree, step: Step) -> tuple[Params, Tree]:
+    return follow(grads, slot["direction"], slot["alpha"]), slot
+
+
+def finish(delta: Params, slot: Tree, memory: Tree, stats: Stats) -> tuple[Tree, Tree]:
+    return travel(stats) | {"score": slot["score"]}, memory
 
 
 def _wanted(target: list[float] | None, classes: int) -> Tensor:

@@ -13,7 +13,15 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from counterpoise.client.trial import SAMPLES, UnfitInputError, example_of, refuse_lazy, takes, try_batch
+from counterpoise.client.trial import (
+    SAMPLES,
+    Trial,
+    UnfitInputError,
+    example_of,
+    refuse_lazy,
+    takes,
+    try_batch,
+)
 from counterpoise.core.method import Method
 from counterpoise.core.rng import generator, key_bits
 from counterpoise.data.dataset import whole_scaling
@@ -160,8 +168,8 @@ def first_inputs(
 
 def fit_inputs(
     module: nn.Module, federation: Federation, dtype: torch.dtype, batch_size: int
-) -> tuple[Federation, bool]:
-    """The federation with inputs of the kind that the model takes, and whether the model draws.
+) -> tuple[Federation, Trial]:
+    """The federation with inputs of the kind that the model takes, and what a batch of them tells of the model.
 
     Whole numbers become floats where the model takes floats; one with an embedding does not, and gets them as they are.
     """
@@ -184,7 +192,7 @@ def fit_inputs(
         return kept, _try_whole(module, extremes, classes, f"{refused}; and ")
 
 
-def _try_whole(module: nn.Module, extremes: Tensor, classes: int, before: str = "") -> bool:
+def _try_whole(module: nn.Module, extremes: Tensor, classes: int, before: str = "") -> Trial:
     try:
         return try_batch(module, extremes, classes)
     except UnfitInputError as refused:

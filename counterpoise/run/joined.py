@@ -47,7 +47,8 @@ def _try_variants(simulations: Sequence[Simulation]) -> None:
     states = [sim.open() for sim in simulations]
     asked = [sim.tasks(state)[:1] for sim, state in zip(simulations, states, strict=True)]
     try:
-        train_round(simulations, states, asked)
+        with first.settings.computing():  # a step that is captured here is replayed in the run
+            train_round(simulations, states, asked)
     except (RuntimeError, TypeError, ValueError) as error:
         raise ConfigError(
             f"method {first.method.name} goes by its numbers otherwise than by arithmetic, so that runs of different ones cannot be trained together"

@@ -10,10 +10,13 @@ pytest.importorskip("flwr", reason="flwr is not installed: pip install 'counterp
 
 import torch
 from federations import ask_clients, distance, run_rounds, simulate
+from flwr.app import Message, RecordDict
 from judged import judged
 from local_grid import FIRST_NODE, over_flower
 
 from counterpoise.core.method import MethodSpec
+from counterpoise.engines.arithmetic import Precision
+from counterpoise.flower.client import ClientContext, answer
 from counterpoise.flower.records import unpack_tree
 from counterpoise.metrics.scoring import count
 
@@ -58,3 +61,20 @@ def test_own_models_are_measured_over_flower_without_leaving_the_client(
     assert distance(found, expected) == 0
     shared = simulate("fedavg").engine.measure_own(range(6), states[0].params, {}, count)
     assert not torch.equal(found["cross_entropies"], shared["cross_entropies"])
+
+
+@pytest.mark.parametrize("precision", ["full", "tf32"])
+def test_a_client_computes_in_the_precision_of_the_run_and_repeatably(
+    precision: Precision, tmp_path: Path
+) -> None:
+    """On a GPU torch's own setting is TF32 for convolutions, by kernels that may differ from call to call."""
+    seen = []
+
+    def handler(context: ClientContext, content: RecordDict) -> RecordDict:
+        seen.append((torch.backends.cudnn.allow_tf32, torch.backends.cudnn.deterministic))
+        return RecordDict()
+
+    context = ClientContext("0", 0, simulate("fedavg").work, tmp_path, precision=precision)
+    over_flower("fedavg", tmp_path)  # the sender of a message is known within a run only
+    answer(Message(RecordDict(), 1, "train"), lambda: context, handler)
+    assert seen == [(precision == "tf32", True)]

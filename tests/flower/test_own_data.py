@@ -20,8 +20,11 @@ from PIL import Image
 
 from counterpoise.errors import ConfigError, DataError, RunError
 from counterpoise.flower.commands import prepare, prepared_simulation
+from counterpoise.flower.greetings import expected
+from counterpoise.flower.job import JobFolder
+from counterpoise.flower.messages import Hello
 from counterpoise.flower.own_data import describe_form, own_federation
-from counterpoise.flower.refusal import CLIENT_FAILED
+from counterpoise.flower.refusal import CLIENT_FAILED, Refused
 from counterpoise.run.store.folder import RunFolder
 
 # The record then has each client's class counts.
@@ -31,6 +34,13 @@ COUNTED = {"clients": list(ROWS), "wait": 0.3, "client_counts": True}
 @pytest.fixture(params=KINDS)
 def kind(request: pytest.FixtureRequest) -> Kind:
     return KINDS[request.param]
+
+
+def test_a_client_that_brings_no_samples_is_refused(tmp_path: Path) -> None:
+    refuse = expected(["a"], None, JobFolder(tmp_path))
+    refuse(Hello("a", 1, 0, "", {}))
+    with pytest.raises(Refused, match="samples"):
+        refuse(Hello("a", 0, 1, "", {}))
 
 
 def test_clients_train_on_files_of_their_own(kind: Kind, tmp_path: Path) -> None:

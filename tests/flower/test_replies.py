@@ -191,7 +191,7 @@ def test_a_round_below_the_least_number_of_replies_is_skipped_and_changes_nothin
 
 
 GREETINGS: dict[str, tuple[dict[str, Any], str]] = {
-    "no samples": ({"samples": 0}, "samples"),
+    "fewer than none": ({"samples": -1}, "samples"),
     "too many": ({"samples": 10**12}, "samples"),
     "bool": ({"samples": True}, "samples"),
     "fewer than none held out": ({"held_out": -1}, "samples"),

@@ -19,6 +19,7 @@ from counterpoise.flower.commands import prepare
 from counterpoise.flower.job import JobFolder
 from counterpoise.flower.refusal import CLIENT_FAILED
 from counterpoise.flower.serve import run
+from counterpoise.run.assemble import load_federation
 from counterpoise.run.config.experiment import make_experiment
 from counterpoise.run.runner import start
 from counterpoise.run.store.folder import RunFolder, read_rows
@@ -70,6 +71,16 @@ def test_clients_held_out_samples_are_scored(tmp_path: Path) -> None:
     config = make_experiment(tables)
     alone = start(config, tmp_path / "alone")
     assert numbered(tmp_path, 3).run(config, tmp_path / "out")["clients"] == alone["clients"]
+
+
+def test_clients_whose_share_is_empty_take_part_and_are_never_asked(tmp_path: Path) -> None:
+    partition = {"name": "dirichlet", "clients": 12, "alpha": 0.01, "minimum": 0}
+    tables = experiment("fedwcm", 2, 12).tables() | {"partition": partition}
+    config = make_experiment(tables)
+    assert 0 in load_federation(config).samples()
+    alone = start(config, tmp_path / "alone")
+    found = numbered(tmp_path, 12).run(config, tmp_path / "out")
+    assert found["params_sha256"] == alone["params_sha256"]
 
 
 def test_a_run_does_not_start_without_its_clients(tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ def test_a_client_that_claims_too_much_counts_for_its_cap() -> None:
     # Both liars are bound: b = 0.4 (100 + 2 b) gives b = 200.
     assert capped({"a": 10**10, "b": 10**9, "c": 100}, 0.4) == {"a": 200, "b": 200, "c": 100}
 
+    assert capped({"a": 10**10, "b": 300, "d": 0}, 0.5) == {"a": 300, "b": 300, "d": 0}
+
 
 def test_without_a_cap_or_below_it_nothing_changes() -> None:
     told = {"a": 900, "b": 100}

@@ -136,6 +136,36 @@ def test_engines_agree_on_convolutions(norm: str) -> None:
     assert distance(*states) < 1e-8
 
 
+class DeepHead(nn.Module):
+    """A head that normalises over batches, drops features and then scores them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Linear(5, 6)
+        self.head = nn.Sequential(nn.BatchNorm1d(6), nn.Dropout(0.5), nn.Linear(6, 4))
+
+    def features(self, x: Tensor) -> Tensor:
+        return self.body(x).tanh()
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.features(x))
+        return logits
+
+
+def test_a_head_applied_to_noisy_features_leaves_no_trace_and_draws_by_the_key() -> None:
+    ends = []
+    for seed, engine in enumerate([LOOP, LOOP, STACKED]):
+        torch.manual_seed(seed)  # nothing may be drawn from torch's own stream
+        sim = simulate("balancefl", model=DeepHead(), engine=engine)
+        first = sim.open()
+        sent = {name: b.clone() for name, b in first.buffers.items()}
+        after, _ = sim.advance(first)
+        assert distance(first.buffers, sent) == 0
+        ends.append(run_rounds(sim, after, 2))
+    assert distance(ends[0].to_tree(), ends[1].to_tree()) == 0
+    assert distance(ends[0].to_tree(), ends[2].to_tree()) < 1e-8
+
+
 def test_a_model_without_features_is_refused_unless_there_is_no_noise() -> None:
     plain = nn.Sequential(nn.Linear(5, 4), nn.Tanh())
     with pytest.raises(

@@ -21,6 +21,7 @@ from federations import (
 from numpy.typing import NDArray
 from regression import Setting, Vector, assert_follows, gradient, setting
 
+from counterpoise.client.round import begin
 from counterpoise.core.local import Local
 from counterpoise.core.messages import Broadcast, Task
 from counterpoise.core.method import Method, MethodSpec, find_entry
@@ -29,6 +30,7 @@ from counterpoise.core.tree import Params
 from counterpoise.engines.opening import open_task
 from counterpoise.errors import ConfigError
 from counterpoise.parts.group_momentum import group_momentum, sum_of_units
+from counterpoise.server.round import announce
 
 Groups = list[list[int]]
 
@@ -228,6 +230,23 @@ def test_separate_batches_hold_both_groups_in_every_step() -> None:
     assert strata is not None
     assert all(sorted(strata[batch].tolist()) == [0, 0, 1, 1] for batch in opened.plan.positions)
     assert opened.plan.steps == 13  # as long an epoch as with shared batches
+
+
+def test_groups_of_separate_batches_are_those_of_the_gradients_also_after_relabelling() -> None:
+    """Resampling to equal counts leaves the order of classes to what a client owns: by its new labels, on both sides."""
+    relabel = {"relabel": {"at": 0.1, "standardise": False}}
+    groups = {"fedcgnm": {"group_batches": "separate", "grouping": "half"}}
+    sim = simulate([relabel, {"resample": {"rate": 1.0}}, groups])
+    state = run_rounds(sim, rounds=1)
+    opened = open_task(sim.work, Task(1), {}, announce(sim.method, state, 0.1))
+    stats, strata = opened.stats, opened.data.strata
+    old, now = stats.owned.tolist(), stats.owned_now.tolist()
+    assert sorted(old, reverse=True) == old
+    assert sorted(now, reverse=True) != now
+    begun = begin(sim.method, state.params, {}, {}, {}, stats)
+    members = begun.slots["group_momentum"]["members"]
+    assert strata is not None
+    assert members.argmax(0)[opened.data.labels].tolist() == strata.tolist()
 
 
 def test_resampling_after_the_groups_of_separate_batches_are_drawn_is_refused() -> None:

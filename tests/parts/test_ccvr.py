@@ -218,6 +218,12 @@ def test_with_any_method_the_rest_of_the_model_rests_in_the_last_round(base: str
         sim.close()
 
 
+def test_a_part_that_groups_samples_finds_none_in_the_last_round() -> None:
+    sim = simulate(["fedavg", SPEC[1], {"group_momentum": {"group_batches": "separate"}}])
+    before = run_rounds(sim, rounds=2)
+    assert distance(body(before), body(run_rounds(sim, before, 1))) == 0
+
+
 def test_running_statistics_rest_too() -> None:
     model = small_model("mlp", hidden=[6], norm="batch")
     local = Local(lr=0.1, batch_size=8, batching="wrap")

@@ -5,14 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from federations import ask_clients, distance, run_rounds, simulate
+from federations import altered, ask_clients, distance, run_rounds, simulate
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from counterpoise.core.local import Local
+from counterpoise.core.messages import Replies
 from counterpoise.core.tree import mix
 from counterpoise.errors import ConfigError
 from counterpoise.parts.client_focus import focused, mean_recall
+from counterpoise.run.simulation import Simulation
 
 SCORES = st.lists(st.floats(0, 1), min_size=1, max_size=10)
 
@@ -85,6 +87,20 @@ def test_a_round_by_other_means() -> None:
     after, _ = ask_clients(sim, state, clients)
     assert distance(after.params, mix(torch.tensor(shares / shares.sum()), stacked)) < 1e-12
     assert after.slots["client_focus"]["scores"].tolist() == pytest.approx([*scores, 0])
+
+
+def test_a_recall_below_0_counts_as_0() -> None:
+    def claiming(score: float) -> Simulation:
+        def alter(found: Replies) -> Replies:
+            claimed = torch.full_like(found.upload["client_focus"]["score"], 0.5)
+            claimed[-1] = score
+            return found._replace(upload={"client_focus": {"score": claimed}})
+
+        return altered(simulate(["fedavg", "client_focus"], cohort=None), alter)
+
+    ends = [sim.advance(sim.open())[0] for sim in (claiming(-1e9), claiming(0.0))]
+    assert distance(ends[0].params, ends[1].params) == 0
+    assert ends[0].slots["client_focus"]["scores"].min() == 0
 
 
 def test_the_loss_and_the_choice_are_two_parts() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from federations import LOOP, STACKED, distance, run_rounds, simulate, visit
@@ -9,8 +11,10 @@ from federations import LOOP, STACKED, distance, run_rounds, simulate, visit
 from counterpoise.core.local import Local
 from counterpoise.core.method import PARTS
 from counterpoise.core.part import ClientData
+from counterpoise.core.rng import generator
 from counterpoise.core.tree import Params
 from counterpoise.engines.choose import EngineSettings
+from counterpoise.models.init import initialise
 
 SPEC = ["fedavg", {"crt": {"start": 0.5}}]
 
@@ -48,6 +52,22 @@ def test_the_head_is_drawn_anew_within_the_bounds_of_a_fresh_layer() -> None:
     assert not torch.equal(head, before.params["head.weight"])
     other = simulate(SPEC, rounds=6, seed=7)
     assert not torch.equal(head, run_rounds(other, rounds=3).params["head.weight"])
+
+
+def test_a_head_that_could_not_be_drawn_for_want_of_replies_is_drawn_after_the_next_round() -> None:
+    """Of rounds 0 to 5 the last three are the second stage; nobody answers in round 2, and in another run not in 2 to 4."""
+    sim = simulate(SPEC, rounds=6)
+    skipped = replace(run_rounds(sim, rounds=2), round=3)
+    drawn = run_rounds(sim, skipped, 1)
+    last = run_rounds(sim, drawn, 2)
+    head = drawn.params["head.weight"]
+    fresh = torch.nn.Linear(head.shape[1], len(head))
+    initialise(fresh, generator(sim.seed, "server crt", 3))
+    assert torch.allclose(head, fresh.weight.detach().to(head), atol=1e-12)
+    assert distance(body(skipped.params), body(last.params)) == 0
+    assert 0 < distance({"w": head}, {"w": last.params["head.weight"]}) < 0.3
+    too_late = run_rounds(sim, replace(skipped, round=5), 1).params["head.weight"]
+    assert 0 < distance({"w": too_late}, {"w": skipped.params["head.weight"]}) < 0.1  # trained, not drawn
 
 
 def test_classes_come_equally_often_in_the_second_stage() -> None:

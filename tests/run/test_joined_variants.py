@@ -22,6 +22,7 @@ from counterpoise.core.local import Local
 from counterpoise.core.method import MethodSpec, build_method, find_entry, read_spec
 from counterpoise.core.variants import find_variants, skeleton
 from counterpoise.errors import ConfigError
+from counterpoise.run import joined
 from counterpoise.run.joined import join, share_samples
 from counterpoise.run.simulation import advance
 from counterpoise.run.store.folder import RunFolder
@@ -107,6 +108,19 @@ def test_a_method_that_decides_by_a_number_is_refused() -> None:
         together([{"fednova": {"mu": 0.1}}, {"fednova": {"mu": 0.3}}])
 
 
+def test_the_trial_of_variants_computes_as_the_run_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a GPU the step that it captures is replayed in the run: by repeatable convolutions, and not in TF32."""
+    seen, train = [], joined.train_round
+
+    def noted(*given: Any) -> Any:
+        seen.append((torch.backends.cudnn.deterministic, torch.backends.cudnn.allow_tf32))
+        return train(*given)
+
+    monkeypatch.setattr(joined, "train_round", noted)
+    together(PAIRS["prox"], rounds=0)
+    assert seen == [(True, False)]
+
+
 def test_methods_that_differ_in_more_than_numbers_are_refused() -> None:
     specs = [build_method(spec).spec for spec in ("fedavg", {"fedavg": {"weighting": "uniform"}})]
     with pytest.raises(ConfigError, match="differ in numbers alone"):
@@ -168,8 +182,8 @@ def test_a_sweep_trains_numbers_and_schedules_in_one_program_and_others_by_metho
     groups = group(orders)
     assert [len(one) for one in groups] == [4, 4]
     assert [end for one in groups for end in run_group(one)] == [None] * 8
-    joined = {
+    trained_with = {
         path.name: known_experiment(RunFolder(path)).engine.together for path in sorted(tmp_path.iterdir())
     }
-    assert sorted(joined["a0"]) == ["a0", "a1", "b0", "b1"]
-    assert sorted(joined["c0"]) == ["c0", "c1"]
+    assert sorted(trained_with["a0"]) == ["a0", "a1", "b0", "b1"]
+    assert sorted(trained_with["c0"]) == ["c0", "c1"]
