@@ -129,7 +129,7 @@ class Local(Settings, table="local"):
         """The settings with `auto` batching resolved for a model; padding would enter what goes by the whole batch."""
         if mixes and self.batching == "pad":
             raise ConfigError(
-                "local.batching must be 'auto', 'wrap' or 'drop' with BatchNorm and whatever else mixes the samples of a batch, not 'pad': padding would enter it"
+                "local.batching must be 'auto', 'wrap' or 'drop' with layers that mix the samples of a batch, such as BatchNorm, not 'pad': padding would enter them"
             )
         if self.batching != "auto":
             return self

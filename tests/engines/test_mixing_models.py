@@ -56,7 +56,9 @@ def test_engines_agree_and_batches_are_filled_with_samples(keeps: bool) -> None:
 
 
 def test_padding_that_is_asked_for_is_refused() -> None:
-    with pytest.raises(ConfigError, match="whatever else mixes the samples of a batch, not 'pad'"):
+    with pytest.raises(
+        ConfigError, match="layers that mix the samples of a batch, such as BatchNorm, not 'pad'"
+    ):
         simulation(Centred(keeps=False), batching="pad")
 
 

@@ -144,7 +144,7 @@ def test_clients_of_one_sample_do_not_blow_a_run_up() -> None:
 
 
 def test_batches_of_dot_regression_are_not_padded() -> None:
-    with pytest.raises(ConfigError, match=r"local\.batching must be .* with BatchNorm, not 'pad'"):
+    with pytest.raises(ConfigError, match=r"local\.batching must be .* such as BatchNorm, not 'pad'"):
         simulate("fedetf_dr", local=Local(batching="pad"))
 
 
