@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from counterpoise.core.method import Method, Weighting, method
-from counterpoise.core.part import Part
+from counterpoise.core.part import Census, Part
 from counterpoise.parts.drift_correction import Reference, drift_correction
 from counterpoise.parts.prediction_sensitive import prediction_sensitive
 from counterpoise.parts.prioritised_weighting import ErrorNorm, prioritised_weighting
@@ -23,8 +25,18 @@ def fedsat(
     server_lr: Positive = 1.0,
     weighting: Weighting = "uniform",
 ) -> Method:
-    """Drift correction, prediction-sensitive costs, and weights judged by other clients; without the last two it is the paper's Base."""
+    """Drift correction, prediction-sensitive costs, and weights judged by other clients; without the last two it is the paper's Base.
+
+    Long runs want reference = "control": the weights let few clients decide a round, and local steps that follow the server's last move
+    by such a round can diverge.
+    """
     parts: list[Part] = [prediction_sensitive()] if sensitive else []
-    parts += [drift_correction(gamma, reference)]
+    correction = drift_correction(gamma, reference)
+    follows_few = prioritised and reference != "control"
+    parts += [replace(correction, note=_warn) if follows_few else correction]
     parts += [prioritised_weighting(workers, threshold, error_norm)] if prioritised else []
     return Method((*parts, *optional_server_step(server_lr)), weighting)
+
+
+def _warn(census: Census) -> str:
+    return "local steps follow the server's last move, which few clients decide here, and long runs can diverge; reference = 'control' did not"

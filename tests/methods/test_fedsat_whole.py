@@ -105,3 +105,18 @@ def test_three_rounds_follow_the_rules(
         before, x = x, {n: sum(w * m[n] for w, m in zip(theta, models, strict=True)) for n in x}  # type: ignore[misc]
         state, _ = ask_clients(sim, state, cohort)
         assert distance(state.params, x) < 1e-12
+
+
+@pytest.mark.parametrize(
+    ("given", "warned"),
+    [
+        ({}, True),
+        ({"reference": "stale"}, True),
+        ({"reference": "control"}, False),
+        ({"prioritised": False}, False),
+    ],
+)
+def test_a_run_is_warned_where_steps_follow_what_few_clients_decide(
+    given: dict[str, str | bool], warned: bool
+) -> None:
+    assert ("drift_correction" in simulate({"fedsat": given}).notes) == warned
