@@ -14,15 +14,16 @@ from counterpoise.core.method import MethodSpec
 from counterpoise.run.runner import start
 
 COUNTING = ["prediction_sensitive", "prioritised_weighting"]
+FEDSAT = {"fedsat": {"reference": "control"}}  # which has no notes of its own
 NOTE = "4 of 4 clients hold nothing out (partition.validation): there it counts on training samples"
 
 
 @pytest.mark.parametrize(
     ("spec", "without", "noted"),
     [
-        ("fedsat", 6, COUNTING),
-        ("fedsat", 2, COUNTING),
-        ("fedsat", 0, []),
+        (FEDSAT, 6, COUNTING),
+        (FEDSAT, 2, COUNTING),
+        (FEDSAT, 0, []),
         ("scaffold", 6, []),
         ({"fedsat": {"sensitive": False, "prioritised": False}}, 6, []),
         (["fedavg", "prioritised_weighting"], 1, ["prioritised_weighting"]),
@@ -45,7 +46,7 @@ def test_a_federation_that_holds_nothing_out_at_all_is_noted() -> None:
 
 
 def test_the_note_is_in_the_plan_and_in_the_record(tmp_path: Path) -> None:
-    given = "method=fedsat", "rounds=1"
+    given = 'method={ fedsat = { reference = "control" } }', "rounds=1"
     plan = call("validate", write_tiny(tmp_path, *given)).out
     assert all(f"{part} {NOTE}" in plan for part in COUNTING)
     start(tiny(*given), tmp_path / "run")
