@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from fractions import Fraction
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from counterpoise.core.rng import generator, numpy_generator
+from counterpoise.core.shares import floor_share
 from counterpoise.data.dataset import Dataset, Samples
 from counterpoise.data.federation import Federation
 from counterpoise.data.split import stratified_split
@@ -44,7 +44,7 @@ def take_share(data: Dataset, share: float, seed: int) -> tuple[Dataset, Samples
         return data, None
     rng = numpy_generator(seed, "validation")
     by_class = [rng.permutation(np.flatnonzero(data.train.y.numpy() == c)) for c in range(len(data.classes))]
-    taken = np.sort(np.concatenate([rows[: _whole(share, len(rows))] for rows in by_class]))
+    taken = np.sort(np.concatenate([rows[: floor_share(share, len(rows))] for rows in by_class]))
     rest = np.setdiff1d(np.arange(len(data.train.y)), taken)
     return data.keep(torch.from_numpy(rest)), data.train.take(torch.from_numpy(taken))
 
@@ -65,11 +65,6 @@ def hold_out(rows: Tensor, share: float, seed: int, client: int) -> tuple[Tensor
     """A client's sorted rows for training and for validation; at least one stays for training."""
     if not share:  # no draw per client, of which there may be a hundred thousand
         return rows, rows[:0]
-    held = min(_whole(share, len(rows)), len(rows) - 1)
+    held = min(floor_share(share, len(rows)), len(rows) - 1)
     order = torch.randperm(len(rows), generator=generator(seed, "held out", client))
     return rows[order[held:].sort().values], rows[order[:held].sort().values]
-
-
-def _whole(share: float, count: int) -> int:
-    """The share of a number as it is written, rounded down: in floats 0.29 of 100 is 28."""
-    return int(Fraction(str(share)) * count)

@@ -14,12 +14,12 @@ from torch import Tensor
 
 from counterpoise.core.method import part
 from counterpoise.core.part import Census, Exchange, Part
+from counterpoise.core.shares import floor_share
 from counterpoise.core.tree import Params, Tree, clip_rows, leaves, tmap
 from counterpoise.errors import ConfigError
 from counterpoise.registry.schema import Interval, Positive, Whole
 
 YIN = "Yin et al. 2018, arXiv:1803.01498"
-SLACK = 1e-12  # a product that is whole may be short of it by its last bits
 MOST_REPLIES = 2**53  # more than any round has
 Trim = Annotated[float, Interval(0, 0.5, open_high=True)]
 
@@ -42,7 +42,7 @@ def trimmed_mean(beta: Trim = 0.2) -> Part:
     """
 
     def treat(deltas: Params, slot: Tree, exchange: Exchange) -> Params:
-        cut = trimmed(beta, len(exchange.weights))
+        cut = floor_share(beta, len(exchange.weights))
         return (
             tmap(lambda leaf: for_all(_trimmed(leaf, exchange.weights, cut), leaf), deltas) if cut else deltas
         )
@@ -97,12 +97,7 @@ def least_trimmed(beta: float) -> int:
     if not beta:
         return 1
     near = math.ceil(min(1 / beta, MOST_REPLIES))
-    return next((count for count in (near - 1, near) if trimmed(beta, count)), near + 1)
-
-
-def trimmed(beta: float, count: int) -> int:
-    """``floor(beta count)``, with a slack: in floats 0.29 * 100 is below 29."""
-    return math.floor(beta * count * (1 + SLACK))
+    return next((count for count in (near - 1, near) if floor_share(beta, count)), near + 1)
 
 
 def squared_distances(stacked: Params, count: int) -> Tensor:

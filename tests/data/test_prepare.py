@@ -92,14 +92,15 @@ def test_the_server_takes_the_same_share_of_every_class(digits: Dataset) -> None
 
 
 def test_shares_are_of_decimal_numbers() -> None:
-    """29 % of 100 samples are 29, though 0.29 * 100 in floats is less."""
-    samples = Samples(torch.zeros(200, 1), torch.arange(200) % 2)
-    data = Dataset("halves", samples, samples, ("a", "b"))
-    federation = split_federation(data, "iid", 1, server_validation=0.29)
-    assert federation.validation is not None
-    assert torch.bincount(federation.validation.y).tolist() == [29, 29]
-    held = split_federation(data, "iid", 2, validation=0.29).held_out
-    assert [len(rows) for rows in held] == [29, 29]
+    """29 % of 100 samples are 29, though 0.29 * 100 in floats is less; a third of 300 is 100, though the float is less than a third."""
+    for share, of, held in ((0.29, 100, 29), (1 / 3, 300, 100)):
+        samples = Samples(torch.zeros(2 * of, 1), torch.arange(2 * of) % 2)
+        data = Dataset("halves", samples, samples, ("a", "b"))
+        federation = split_federation(data, "iid", 1, server_validation=share)
+        assert federation.validation is not None
+        assert torch.bincount(federation.validation.y).tolist() == [held, held]
+        kept = split_federation(data, "iid", 2, validation=share).held_out
+        assert [len(rows) for rows in kept] == [held, held]
 
 
 def test_a_client_holds_out_its_share_but_keeps_one_to_train_on(digits: Dataset) -> None:

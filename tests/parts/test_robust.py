@@ -15,9 +15,10 @@ from counterpoise.core.messages import Replies
 from counterpoise.core.method import PARTS, MethodSpec
 from counterpoise.core.part import Exchange
 from counterpoise.core.rng import generator
+from counterpoise.core.shares import floor_share
 from counterpoise.core.tree import mix, norm, scale_rows, tmap
 from counterpoise.errors import ConfigError
-from counterpoise.parts.robust import least_trimmed, trimmed
+from counterpoise.parts.robust import least_trimmed
 from counterpoise.server.cohort import Cohort
 
 RULES: list[MethodSpec] = [
@@ -175,8 +176,8 @@ def test_krum_is_refused_where_the_wrong_ones_could_win_and_nowhere_else(asked: 
 @given(st.floats(1e-6, 0.5, exclude_max=True))
 def test_the_least_number_that_a_trim_takes_is_the_first_that_loses_any(beta: float) -> None:
     least = least_trimmed(beta)
-    assert trimmed(beta, least) > 0
-    assert trimmed(beta, least - 1) == 0
+    assert floor_share(beta, least) > 0
+    assert floor_share(beta, least - 1) == 0
 
 
 def test_a_trim_too_small_for_any_round_is_refused_in_words() -> None:
@@ -223,4 +224,9 @@ def test_a_trim_of_half_is_refused() -> None:
 
 
 def test_a_trim_is_of_the_share_as_it_is_written() -> None:
-    assert [trimmed(0.29, 100), trimmed(0.07, 100), trimmed(1 / 3, 3), trimmed(0.2, 4)] == [29, 7, 1, 0]
+    assert [floor_share(0.29, 100), floor_share(0.07, 100), floor_share(1 / 3, 3), floor_share(0.2, 4)] == [
+        29,
+        7,
+        1,
+        0,
+    ]
