@@ -76,7 +76,7 @@ def pack(
     """
     from counterpoise.data.own import is_pack, write_pack
     from counterpoise.data.prepare import pack_federation
-    from counterpoise.errors import ConfigError, short
+    from counterpoise.errors import ConfigError, few_digits, short
     from counterpoise.run.assemble import load_federation
 
     if target.suffix != ".safetensors":
@@ -96,7 +96,7 @@ def pack(
         {"seed": config.seed, "data": tables["data"], "partition": tables["partition"]},
     )
     typer.echo(
-        f"{target}: {target.stat().st_size / 2**20:.2g} MiB, {len(packed.train.y)} training and {len(packed.test.y)} test samples, {len(packed.assignment.clients)} clients"
+        f"{target}: {few_digits(target.stat().st_size / 2**20)} MiB, {len(packed.train.y)} training and {len(packed.test.y)} test samples, {len(packed.assignment.clients)} clients"
     )
 
 

@@ -77,9 +77,9 @@ def draft(path: Path, label: str | None, client: str | None, name: str, skip: bo
 
 def _check_classes(table: Table, label: str) -> None:
     """A column in which most rows differ is a quantity or a name, and holds no classes."""
-    kinds = len(set(table.columns[label]))
-    if names_rows(range(kinds), len(table.rows)):
-        many = f"{label!r} holds {kinds:,} different values in {len(table.rows):,} rows"
+    kinds = set(table.columns[label])
+    if names_rows(kinds, len(table.rows)):
+        many = f"{label!r} holds {len(kinds):,} different values in {len(table.rows):,} rows"
         raise fault(table.path, f"--label: {many}; needs classes, so cut a quantity into ranges first")
 
 

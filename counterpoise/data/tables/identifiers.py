@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -113,6 +113,6 @@ def are_dates(words: Collection[str]) -> bool:
     return len(words) >= FEWEST and all(map(DATE.fullmatch, words))
 
 
-def names_rows(different: Sized, rows: int) -> bool:
+def names_rows(different: Collection[str], rows: int) -> bool:
     """Whether so many words are different that they are no categories."""
     return len(different) >= FEWEST and len(different) > LIKE_NAMES * rows
