@@ -1,4 +1,4 @@
-"""What clients keep between rounds: in RAM up to a bound, beyond it on disk, so that a federation may have any size."""
+"""What clients keep between rounds: in memory up to a bound, beyond it on disk, so that a federation may have any size."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ import torch
 from counterpoise.core.codec import decode, encode
 from counterpoise.core.messages import Memory as Memory
 from counterpoise.core.tree import bytes_of, leaves, tmap
+from counterpoise.system.capacity import available_bytes
 
-BOUND = 1 << 30  # bytes that stay in RAM
+BOUND = 1 << 30  # bytes that stay in memory anywhere
+SHARE = 16  # one part in so many of what is free, where that is more; several runs may share a machine
 
 
 class Memories(MutableMapping[int, Memory]):
     """Client -> its memory; least recently used entries are spilled to a temporary folder that is deleted on close."""
 
-    def __init__(self, bound: int = BOUND) -> None:
-        self._bound, self._size = bound, 0
+    def __init__(self, bound: int | None = None) -> None:
+        self._bound, self._size = default_bound() if bound is None else bound, 0
         self._cached: OrderedDict[int, Memory] = OrderedDict()  # least recently used first
         self._spilled: dict[int, torch.device] = {}  # client -> device of its tensors
         self._versions: dict[int, int] = {}
@@ -89,3 +91,11 @@ class Memories(MutableMapping[int, Memory]):
         if self._folder is None:
             self._folder = TemporaryDirectory(prefix="counterpoise-memory-")
         return Path(self._folder.name) / f"{client}.safetensors"
+
+
+def default_bound() -> int:
+    """How many bytes may stay: on a GPU the memory of clients lies there, so the lesser of both kinds decides."""
+    free = [available_bytes()]
+    if torch.cuda.memory_reserved():  # this process computes on a GPU
+        free.append(torch.cuda.mem_get_info()[0])
+    return max(BOUND, min(free) // SHARE)

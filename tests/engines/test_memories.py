@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from counterpoise.core.codec import digest
-from counterpoise.engines.memories import Memories, Memory
+from counterpoise.engines import memories as memories_module
+from counterpoise.engines.memories import Memories, Memory, default_bound
 
 KIB = 1024
 
@@ -83,3 +84,19 @@ def test_a_run_whose_memory_lies_on_disk_comes_to_the_same_end() -> None:
     ends = [all_state(sim, run_rounds(sim)) for sim in (near, far)]
     assert folder_of(far.engine.memory).exists()
     assert distance(*ends) == 0
+
+
+@pytest.mark.parametrize(("free", "bound"), [(0, 1 << 30), (1 << 33, 1 << 30), (1 << 36, 1 << 32)])
+def test_where_there_is_more_memory_more_stays_in_it(
+    free: int, bound: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memories_module, "available_bytes", lambda: free)
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda: 0)
+    assert default_bound() == bound
+
+
+def test_on_a_gpu_its_own_free_memory_counts_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memories_module, "available_bytes", lambda: 1 << 36)
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (1 << 35, 1 << 36))
+    assert default_bound() == 1 << 31
