@@ -98,6 +98,7 @@ def choose_device(wanted: str) -> str:
 def resolve_engine(settings: EngineSettings, work: Workplace, cohort: int, rounds: int) -> EngineSettings:
     """The settings with every `auto` resolved, and the reason."""
     device = work.device
+    _check_apply(settings)
     name, reason = (settings.name, "asked for") if settings.name != "auto" else _choose_name(work, device)
     processes = settings.processes or (_worthwhile_processes(work, cohort) if name == "loop" else 1)
     if processes > 1 and (device.type != "cpu" or not can_fork()):
@@ -118,6 +119,16 @@ def resolve_engine(settings: EngineSettings, work: Workplace, cohort: int, round
         compile=compiled,
         reason=reason,
     )
+
+
+def _check_apply(settings: EngineSettings) -> None:
+    """Refuse what an engine that was asked for by name would ignore."""
+    if settings.name == "stacked" and settings.processes > 1:
+        raise ConfigError(
+            f'engine.processes = {settings.processes} is for engine.name = "loop": "stacked" trains all clients in one program'
+        )
+    if settings.name == "loop" and settings.compile is True:
+        raise ConfigError('engine.compile = true needs engine.name = "stacked" or "auto", not "loop"')
 
 
 def build_engine(settings: EngineSettings, work: Workplace) -> EmbeddedEngine:

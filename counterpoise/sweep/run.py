@@ -26,7 +26,7 @@ from counterpoise.sweep.foreseen import changed_notes, edge_notes
 from counterpoise.sweep.jobs import Job, check_folders, check_scores, expand, given_up, is_over, result_of
 from counterpoise.sweep.orders import Group, group, order
 from counterpoise.sweep.sweep import Sweep, load_sweep, write_sweep
-from counterpoise.sweep.tune import Tuned, choose_settings, jobs_of, searches_of
+from counterpoise.sweep.tune import Tuned, choose_settings, jobs_of, searches_of, write_tuning
 from counterpoise.sweep.workers import WorkerPool
 from counterpoise.system.atomic import clear_temporaries, write_atomically
 
@@ -90,12 +90,16 @@ def run_sweep(sweep: Sweep, out: Path, execution: Execution, show: Show = lambda
     check_scores(sweep, first)
     with hold_folder(out, SWEEP):
         check_folders([*jobs_of(searches), *(first if sweep.tune is None else ())], out)
+        before = (out / SWEEP).read_bytes() if (out / SWEEP).exists() else None
         write_atomically(out / SWEEP, write_sweep(sweep).encode())
         with WorkerPool(execution.processes) as pool:
             failures, lost = run_jobs("tuning", jobs_of(searches), out, execution, show, pool)
             unscored = failures | lost
             tuned = choose_settings(sweep, searches, out)
             jobs, untuned = _decide(sweep, tuned, out)
+            _check_chosen(jobs, out, before)
+            if sweep.tune is not None:
+                write_tuning(tuned, sweep.tune, out)
             failures, lost = run_jobs("runs", jobs, out, execution, show, pool)
         ended = _conclude(_study(sweep, out, jobs), out)
         return Finished(out, jobs, tuned, unscored, untuned | failures, lost, *ended)
@@ -128,6 +132,16 @@ def run_jobs(
                 failures[paths[event.path]] = event.error
     lost = _given_up(jobs, out)
     return {path: error for path, error in failures.items() if path not in lost}, lost
+
+
+def _check_chosen(jobs: Sequence[Job], out: Path, before: bytes | None) -> None:
+    """Refuse settings that finished runs do not have, and leave the folder's sweep as it was: its table still holds."""
+    try:
+        check_folders(jobs, out)
+    except ConfigError:
+        if before is not None:
+            write_atomically(out / SWEEP, before)
+        raise
 
 
 def _given_up(jobs: Sequence[Job], out: Path) -> Failures:

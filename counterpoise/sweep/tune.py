@@ -94,12 +94,13 @@ def jobs_of(searches: Iterable[Search]) -> list[Job]:
 
 
 def choose_settings(sweep: Sweep, searches: Iterable[Search], out: Path) -> list[Tuned]:
-    """The results of all searches, written to tuning.json; none if the sweep does not tune."""
-    if sweep.tune is None:
-        return []
-    tuned = [choose(search, out, sweep.tune.score) for search in searches]
-    write_atomically(out / TUNING_FILE, (json.dumps(record(tuned, sweep.tune), indent=2) + "\n").encode())
-    return tuned
+    """The results of all searches; none if the sweep does not tune."""
+    return [] if sweep.tune is None else [choose(search, out, sweep.tune.score) for search in searches]
+
+
+def write_tuning(tuned: Sequence[Tuned], tune: Tune, out: Path) -> None:
+    """What was tried and chosen, as tuning.json."""
+    write_atomically(out / TUNING_FILE, (json.dumps(record(tuned, tune), indent=2) + "\n").encode())
 
 
 def choose(search: Search, out: Path, score: str) -> Tuned:

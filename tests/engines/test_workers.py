@@ -8,6 +8,7 @@ import signal
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -18,10 +19,22 @@ from counterpoise.core.part import Part, Step
 from counterpoise.core.tree import Params, Tree, flatten
 from counterpoise.engines.processes import ProcessTrainer
 from counterpoise.engines.slab import Slab
-from counterpoise.errors import RunError
+from counterpoise.errors import ConfigError, RunError
 from counterpoise.run.simulation import Simulation
 
 TWO = replace(LOOP, processes=2)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"name": "stacked", "processes": 3}, r"engine.processes = 3 is for .*\"loop\""),
+        ({"name": "loop", "compile": True}, r"engine.compile = true needs .*\"stacked\""),
+    ],
+)
+def test_what_an_engine_would_ignore_is_refused(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        simulate("fedavg", engine=replace(LOOP, **given))
 
 
 def _pids(sim: Simulation) -> list[int]:

@@ -77,6 +77,15 @@ def test_the_setting_with_the_best_validation_score_runs(tmp_path: Path) -> None
     assert {row.problem for row in finished.comparison.rows} == {""}
 
 
+def test_settings_that_finished_runs_do_not_have_are_refused_and_nothing_is_changed(tmp_path: Path) -> None:
+    run_here(tuned_sweep(methods=["fedavg"], tune={"grid": {"local.lr": [0.001, 0.1]}}), tmp_path)
+    files = [tmp_path / name for name in ("sweep.toml", "tuning.json", "table.json")]
+    before = [path.read_bytes() for path in files]
+    with pytest.raises(ConfigError, match=r"holds a run of another config: .*lr"):
+        run_here(tuned_sweep(methods=["fedavg"], tune={"grid": {"local.lr": [0.001]}}), tmp_path)
+    assert [path.read_bytes() for path in files] == before
+
+
 def scrambled(federation: Federation) -> Federation:
     """The federation with other test labels."""
     return replace(federation, test=Samples(federation.test.x, 9 - federation.test.y))
