@@ -79,6 +79,16 @@ def _choices(names: Sequence[str]) -> str:
     )
 
 
+def plural(count: int, word: str) -> str:
+    """``1 seed``, ``2 seeds``."""
+    return f"{count} {noun(count, word)}"
+
+
+def noun(count: int, word: str) -> str:
+    """The word for so many things, without their number."""
+    return word if count == 1 else f"{word}s"
+
+
 def few_digits(number: float, digits: int = 3) -> str:
     """A number by its first digits, large ones whole: ``0.0123``, ``1.5``, ``1,234``, where `g` alone has ``1.23e+03``."""
     text = f"{number:.{digits}g}"

@@ -8,12 +8,12 @@ from typing import NamedTuple, TypeAlias
 
 from counterpoise.advice.figures import Figures
 from counterpoise.advice.goal import Goal
+from counterpoise.errors import plural
 from counterpoise.results.cells import values_of
 from counterpoise.results.recommendation import Change, Claim, Confidence, Recommendation, surest
 from counterpoise.results.results import RunResult
 from counterpoise.results.statistics import ALPHA, Interval
 from counterpoise.results.student import mean_error, mean_interval
-from counterpoise.results.words import plural
 
 ENOUGH_SEEDS = 6  # pairs, below which confidence is not high
 ENOUGH_SAMPLES = 10  # validation samples of the rarest class, below which it is not high either

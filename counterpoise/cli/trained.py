@@ -78,8 +78,7 @@ def _check_out(out: Path, file: Path, force: bool) -> None:
 
 
 def _print_predicted(predicted: Predicted, out: Path) -> None:
-    from counterpoise.errors import printable
-    from counterpoise.results.words import noun
+    from counterpoise.errors import noun, printable
     from counterpoise.trained.answers import called_from
 
     rows = len(predicted.said.codes)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
-from fractions import Fraction
 from typing import NamedTuple, Protocol, TypeAlias
 
 import torch
@@ -13,6 +11,7 @@ from torch import Tensor
 from counterpoise.core.messages import Replies
 from counterpoise.core.rng import Key, generator
 from counterpoise.core.secret import SecretKey
+from counterpoise.core.shares import ceil_share
 from counterpoise.core.tree import Params, Tree
 from counterpoise.errors import RunError
 
@@ -146,8 +145,8 @@ class Visit(NamedTuple):
 
 
 def round_at(share: float, rounds: int) -> int:
-    """The first round from which on this share of all rounds is done; as a fraction: 0.55 * 100 is above 55 in floats."""
-    return math.ceil(Fraction(str(share)) * rounds)
+    """The first round from which on this share of all rounds is done."""
+    return ceil_share(share, rounds)
 
 
 def first_round(at: float, rounds: int) -> int:

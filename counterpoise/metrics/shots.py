@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from fractions import Fraction
 from itertools import accumulate
 from typing import NamedTuple, SupportsInt
 
+from counterpoise.core.shares import ceil_share
 from counterpoise.errors import ConfigError, legal_words, short
 from counterpoise.metrics.scores import Score, mean_score
 
@@ -41,9 +41,8 @@ def shots_by_rule(train_counts: Iterable[SupportsInt], head: float = 0.75, mediu
     _check_rule(counts, head, medium)
     order = sorted(range(len(counts)), key=lambda c: (-counts[c], c))
     reached = list(accumulate(counts[c] for c in order))
-    # as a fraction, since 0.55 * 100 > 55 in floats
     head_end, medium_end = (
-        bisect_left(reached, Fraction(str(share)) * reached[-1]) + 1 for share in (head, medium)
+        bisect_left(reached, ceil_share(share, reached[-1])) + 1 for share in (head, medium)
     )
     groups = order[:head_end], order[head_end:medium_end], order[medium_end:]
     return Shots(*(tuple(sorted(group)) for group in groups))

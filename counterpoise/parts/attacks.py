@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fractions import Fraction as Exact
-from math import floor
 
 import torch
 from torch import Tensor
@@ -12,6 +10,7 @@ from torch import Tensor
 from counterpoise.core.messages import Task
 from counterpoise.core.method import part
 from counterpoise.core.part import Census, Gradient, Part, Stats, Step
+from counterpoise.core.shares import floor_share
 from counterpoise.core.tree import Params, Tree, multiply, tmap
 from counterpoise.registry.schema import Fraction, Positive
 
@@ -27,7 +26,7 @@ def sign_flip_attack(share: Fraction = 0.2, scale: Positive = 1.0) -> Part:
     """
 
     def init(params: Params, census: Census, surveys: Tree) -> Tree:
-        return {"attackers": torch.tensor(floor(Exact(str(share)) * census.clients))}
+        return {"attackers": torch.tensor(floor_share(share, census.clients))}
 
     def propose(slot: Tree, round: int, cohort: Sequence[int]) -> Sequence[Task]:
         attackers = int(slot["attackers"])

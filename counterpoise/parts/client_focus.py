@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Annotated
 
 import torch
@@ -11,6 +10,7 @@ from torch import Tensor
 
 from counterpoise.core.method import part
 from counterpoise.core.part import Census, Chart, Exchange, Part, Reveals, Stats, Step
+from counterpoise.core.shares import ceil_share
 from counterpoise.core.tree import Params, Tree
 from counterpoise.registry.schema import Interval, NonNegative
 
@@ -75,7 +75,7 @@ def mean_recall(hits: Tensor, seen: Tensor) -> Tensor:
 
 def focused(weights: Tensor, scores: Tensor, focus: float, keep: float) -> Tensor:
     """[K] weights that sum to 1; of equal scores the earlier clients are kept."""
-    count = max(1, math.ceil(keep * len(scores) - 1e-9))
+    count = max(1, ceil_share(keep, len(scores)))
     kept = torch.zeros_like(weights).index_fill(0, scores.argsort(stable=True)[:count], 1.0)
     doubt = (1 - scores).clamp(min=LEAST).log()
     # Relative to the largest factor, so that a strong focus does not turn all of them to 0.

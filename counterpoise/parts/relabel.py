@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from fractions import Fraction
 from typing import Annotated, Literal
 
 import torch
@@ -21,6 +20,7 @@ from counterpoise.core.part import (
     Visit,
     first_round,
 )
+from counterpoise.core.shares import floor_share
 from counterpoise.core.tree import Params, Tree
 from counterpoise.errors import ConfigError, DataError
 from counterpoise.registry.schema import Count, Interval, Moment
@@ -144,8 +144,8 @@ def standard_scores(posterior: Tensor, labels: Tensor) -> Tensor:
 
 
 def upper_scores(scores: Tensor, tau: float) -> Tensor:
-    """[C] the least score of each column that at most ``floor(tau n / 100)`` samples exceed; in whole numbers, not in floats."""
-    most = int(Fraction(str(tau)) * len(scores) / 100)
+    """[C] the least score of each column that at most ``floor(tau n / 100)`` samples exceed."""
+    most = floor_share(tau / 100, len(scores))
     return scores.topk(most + 1, dim=0).values[-1]
 
 

@@ -6,9 +6,8 @@ import html
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from counterpoise.errors import few_digits, one_line, printable
+from counterpoise.errors import few_digits, one_line, plural, printable
 from counterpoise.metrics.catalogue import GROUPS, find, scored_on, worth_showing
-from counterpoise.results.words import plural
 
 SCORES = ("accuracy", "balanced_accuracy", "macro_f1")
 NO_THRESHOLD = "no threshold would do on the validation samples"

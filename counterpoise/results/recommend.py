@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 
+from counterpoise.errors import plural
 from counterpoise.metrics.catalogue import find
 from counterpoise.results.cells import At, Row, lower_is_better
 from counterpoise.results.labels import Labels, Runs
@@ -14,7 +15,7 @@ from counterpoise.results.results import RunResult
 from counterpoise.results.statistics import ALPHA
 from counterpoise.results.student import steady_effect
 from counterpoise.results.verdicts import ALL, Verdict
-from counterpoise.results.words import bare_p, plural, show_p
+from counterpoise.results.words import bare_p, show_p
 
 
 def recommend(

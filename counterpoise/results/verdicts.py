@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
+from counterpoise.errors import plural
 from counterpoise.metrics.catalogue import find
 from counterpoise.results.cells import lower_is_better
 from counterpoise.results.paired import PairedTest
@@ -21,7 +22,7 @@ from counterpoise.results.statistics import (
     name_blocks,
     problems_are_blocks,
 )
-from counterpoise.results.words import on_problem, plural, show_p, with_interval
+from counterpoise.results.words import on_problem, show_p, with_interval
 
 Judgement: TypeAlias = Literal["better", "worse", "no evidence"]
 Test: TypeAlias = Literal["signed ranks", "corrected t"]

@@ -8,16 +8,6 @@ SMALL = 0.001  # below which a p is not written out
 FINE = 1e-4  # points, below which a bound is not written out
 
 
-def plural(count: int, word: str) -> str:
-    """``1 seed``, ``2 seeds``."""
-    return f"{count} {noun(count, word)}"
-
-
-def noun(count: int, word: str) -> str:
-    """The word for so many things, without their number."""
-    return word if count == 1 else f"{word}s"
-
-
 def on_problem(problem: str) -> str:
     """`` on`` a problem; nothing where all runs share one."""
     return f" on {problem}" if problem else ""

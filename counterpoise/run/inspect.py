@@ -14,7 +14,7 @@ from counterpoise.data.federation import Federation
 from counterpoise.data.own import kind_of, open_data
 from counterpoise.data.prepare import assigned_federation, split_federation
 from counterpoise.data.skew import SkewReport, describe
-from counterpoise.errors import few_digits
+from counterpoise.errors import few_digits, plural
 from counterpoise.run.assemble import load_dataset, load_federation
 from counterpoise.run.config.experiment import make_experiment, open_experiment
 from counterpoise.system.toml import override
@@ -77,7 +77,7 @@ def report_lines(federation: Federation) -> Iterator[str]:
     """The report, line by line."""
     counts = federation.counts().numpy()
     totals, skew = counts.sum(0), describe(counts)
-    yield f"{federation.name}: {totals.sum()} training and {len(federation.test.y)} test samples, {len(totals)} classes, {len(counts)} client{'' if len(counts) == 1 else 's'}"
+    yield f"{federation.name}: {totals.sum()} training and {len(federation.test.y)} test samples, {len(totals)} classes, {plural(len(counts), 'client')}"
     yield f"imbalance: {few_digits(skew.global_imbalance)} to 1 (largest over smallest class)"
     yield from (f"note: {note}" for note in federation.notes)
     yield ""

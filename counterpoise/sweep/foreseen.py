@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from counterpoise.errors import plural
 from counterpoise.registry.plugins import plugin_versions
 from counterpoise.results.results import RunResult
 from counterpoise.results.statistics import ALPHA, fewest_pairs, problems_are_blocks
-from counterpoise.results.words import on_problem, plural
+from counterpoise.results.words import on_problem
 from counterpoise.run.store.seal import read_object
 from counterpoise.sweep.grids import grid_of
 from counterpoise.sweep.jobs import problems_of

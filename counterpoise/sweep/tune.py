@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import torch
 
 from counterpoise.data.federation import Federation
-from counterpoise.errors import ConfigError
+from counterpoise.errors import ConfigError, plural
 from counterpoise.metrics.catalogue import find
 from counterpoise.results.results import RunResult
-from counterpoise.results.words import on_problem, plural
+from counterpoise.results.words import on_problem
 from counterpoise.sweep.grids import check_grids, draw_settings, grid_of
 from counterpoise.sweep.jobs import (
     Job,

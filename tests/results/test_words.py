@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from counterpoise.errors import noun, plural
 from counterpoise.results.verdicts import ALL, where_judged
-from counterpoise.results.words import noun, on_problem, plural
+from counterpoise.results.words import on_problem
 
 
 def test_one_thing_is_no_plural() -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from counterpoise.data.faults import MAX_BYTES, MAX_CATEGORIES, MAX_COLUMNS, fault
 from counterpoise.data.tables.cells import Numbers, Table, numbers_of, words_of
-from counterpoise.errors import DataError, listed, short
+from counterpoise.errors import DataError, listed, noun, short
 from counterpoise.system.capacity import check_fits
 
 OTHER_WORD = "(other)"
@@ -75,7 +75,7 @@ class Encoder:
         """Encode the rows of a table with these columns; `known`: columns of numbers that are read already."""
         lacking = [repr(name) for name in (*self.numbers, *self.words) if name not in table.columns]
         if lacking:
-            columns = "column" if len(lacking) == 1 else "columns"
+            columns = noun(len(lacking), "column")
             raise fault(table.path, f"no {columns} {listed(lacking)}, which the model needs", table.header)
         check_size(table, self.width, len(self.numbers))
         read = known or {}

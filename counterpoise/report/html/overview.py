@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from counterpoise.errors import noun, plural
 from counterpoise.metrics.catalogue import capital, find
 from counterpoise.report.html.markup import Html, element, join, number, percent, table
 from counterpoise.report.html.study import Study
@@ -13,7 +14,7 @@ from counterpoise.report.render.verdict_table import limits_of, verdict_caption,
 from counterpoise.results.cells import Cell, Row, best_methods, lower_is_better
 from counterpoise.results.recommendation import opening
 from counterpoise.results.results import RunResult
-from counterpoise.results.words import noun, on_problem, plural
+from counterpoise.results.words import on_problem
 
 
 def title_of(study: Study) -> str:

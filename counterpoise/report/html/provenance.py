@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from counterpoise.errors import noun, plural
 from counterpoise.report.html.markup import Html, element, join, table
 from counterpoise.report.html.study import Study
 from counterpoise.results.labels import Labels
 from counterpoise.results.results import RunResult
-from counterpoise.results.words import noun, plural
 from counterpoise.run.store.folder import RunFolder
 from counterpoise.system.toml import write_toml
 

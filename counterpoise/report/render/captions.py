@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from counterpoise.errors import noun
 from counterpoise.metrics.catalogue import capital, find
 from counterpoise.report.render.layout import COURSE, score_columns
 from counterpoise.report.render.verdict_table import limits_of, words_of_tests
 from counterpoise.results.comparison import Comparison
-from counterpoise.results.words import noun, show_p
+from counterpoise.results.words import show_p
 
 AT = {
     "last": " after the last round",
