@@ -56,11 +56,10 @@ def priority_weights_by_hand(confusions: np.ndarray, norm: str, sigma: float = 1
             for share, rates in ((0.3, missed), (0.2, raised)):
                 largest = rates[k].max() if norm == "client" else rates.max()
                 errors[k, i] += share * rates[k, i] / largest if largest else 0
-    total = errors.sum(1)
-    priority = int(errors.sum(0).argmax())
-    kept = [k for k in range(clients) if total[k] <= sigma * total.mean() * (1 + 1e-9)] or [
-        int(total.argmin())
-    ]
+    total, of_class = errors.sum(1), errors.sum(0)
+    priority = next(c for c in range(classes) if of_class[c] >= of_class.max() * (1 - 1e-9))
+    kept = [k for k in range(clients) if total[k] <= sigma * total.mean() * (1 + 1e-9)]
+    kept = kept or [next(k for k in range(clients) if total[k] <= total.min() * (1 + 1e-9))]
     weights = np.zeros(clients)
     for k in kept:
         accuracy = sum(

@@ -27,7 +27,9 @@ def amended_adaptive(
     """
 
     def init(params: Params, census: Census, surveys: Tree) -> Tree:
-        return {"square": tmap(lambda p: torch.full_like(p, eps**2), params), "direction": zeros(params)}
+        # A square of eps that rounds to 0 would divide 0 by 0 where there is no gradient.
+        square = tmap(lambda p: torch.full_like(p, max(eps**2, torch.finfo(p.dtype).tiny)), params)
+        return {"square": square, "direction": zeros(params)}
 
     def start(params: Params, shared: Tree, memory: Tree, stats: Stats) -> Tree:
         square = shared["square"]

@@ -158,16 +158,21 @@ def priority_weights(
 ) -> Tensor:
     """[K] weights that sum to 1; 0 for clients that are not selected."""
     of_client, of_class = errors.sum(1), errors.sum(0)
-    hardest = int(torch.nonzero(of_class == of_class.max())[0, 0])  # of equal classes the first
+    hardest = _first(of_class >= of_class.max() * (1 - SLACK))
     kept = of_client <= threshold * of_client.mean() * (1 + SLACK)
     if not kept.any():
-        kept = torch.arange(len(of_client)) == torch.nonzero(of_client == of_client.min())[0, 0]
+        kept = torch.arange(len(of_client)) == _first(of_client <= of_client.min() * (1 + SLACK))
     least = max(LEAST_ERROR, floor * float(of_client.mean()))
     scores = counts.accuracy.sum(1) * known_of(counts, hardest, priority) / of_client.clamp(min=least)
     scores = torch.where(kept, scores, 0.0)
     if not scores.sum() > 0:  # all that are kept are always wrong
         scores = kept.double()
     return scores / scores.sum()
+
+
+def _first(where: Tensor) -> int:
+    """Of equal ones the first."""
+    return int(torch.nonzero(where)[0, 0])
 
 
 def known_of(counts: Judged, priority_class: int, priority: Knowledge) -> Tensor:

@@ -7,7 +7,16 @@ from collections.abc import Callable
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
-from federations import LOOP, STACKED, ask_clients, distance, planned_batches, run_rounds, simulate
+from federations import (
+    LOOP,
+    STACKED,
+    ask_clients,
+    distance,
+    planned_batches,
+    run_rounds,
+    simulate,
+    unequal_federation,
+)
 from torch import Tensor
 
 from counterpoise.core.local import Local
@@ -80,6 +89,16 @@ def test_fedlada_follows_its_algorithm(engine: EngineSettings) -> None:
         v, direction = sum(largest) / 3, sum(directions) / 3  # type: ignore[assignment]
         x = sum(ends) / 3  # type: ignore[assignment]
     assert float((_flat(states[2].params) - x).abs().max()) < 1e-10
+
+
+def test_fedlada_takes_no_step_where_there_is_no_gradient_however_small_eps_is() -> None:
+    federation = unequal_federation()
+    federation.train.x[:, 0] = 0.0
+    sim = simulate({"fedlada": {"eps": 1e-25}}, federation=federation, dtype=torch.float32)
+    first = next(iter(sim.open().params.values()))
+    found = next(iter(run_rounds(sim).params.values()))
+    assert torch.equal(found[:, 0], first[:, 0])
+    assert not torch.equal(found, first)
 
 
 @ENGINES

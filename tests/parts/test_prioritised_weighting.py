@@ -92,9 +92,10 @@ def test_equal_sums_that_differ_in_their_last_bits_are_all_kept() -> None:
     assert (priority_weights(counts, errors, 1.0) > 0).all()
 
 
-def test_of_equal_classes_the_first_has_priority() -> None:
+@pytest.mark.parametrize("second", [0.3, 0.1 + 0.2])  # the other one is larger in its last bit
+def test_of_equal_classes_the_first_has_priority(second: float) -> None:
     counts = _counts([[[5, 1], [1, 2]], [[2, 1], [1, 5]]])
-    errors = torch.full((2, 2), 0.25, dtype=torch.float64)
+    errors = torch.tensor([[0.3, second]] * 2, dtype=torch.float64)
     accuracy = (5 / 6 + 2 / 3, 2 / 3 + 5 / 6)
     expected = torch.tensor([accuracy[0] * 5, accuracy[1] * 2])
     assert priority_weights(counts, errors, 1.0).tolist() == pytest.approx(
@@ -130,6 +131,13 @@ def test_a_class_that_no_worker_holds_counts_by_its_false_alarms_alone() -> None
 def test_a_threshold_that_nobody_meets_keeps_the_client_of_least_error() -> None:
     counts = _counts([[[4, 1], [1, 4]], [[3, 2], [2, 3]]])
     assert _weights(counts, "round", sigma=0.1).tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("first", [0.3, 0.1 + 0.2])
+def test_of_equal_clients_that_miss_the_threshold_the_first_is_kept(first: float) -> None:
+    counts = _counts([[[3, 1], [1, 3]]] * 2)
+    errors = torch.tensor([[first, 0], [0.3, 0]], dtype=torch.float64)
+    assert priority_weights(counts, errors, 0.5).tolist() == [1, 0]
 
 
 def test_clients_that_are_always_wrong_share_the_weight() -> None:
