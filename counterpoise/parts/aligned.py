@@ -26,6 +26,7 @@ def realigned_heads(length: Positive = 1.7) -> Part:
 
     Scored and saved is `aux` with rows ``length w_c / |w_c|``. The client's own model has rows ``|v_c| w_c / |w_c|`` with its
     private v, and never says a class that the client does not have. A private head begins as the first `aux` received.
+    Weight decay and momentum act on `aux`, not on the private head; a clip bounds neither.
     """
 
     def enroll(params: Params, buffers: Params, classes: int) -> Tree:
@@ -42,7 +43,8 @@ def realigned_heads(length: Positive = 1.7) -> Part:
         aux = linear_gradient(step.params[WEIGHT], step.params[BIAS], features, step.batch)
         own = linear_gradient(slot["weight"], slot["bias"], features, step.batch)
         after = descend(slot, own, step.stats.lr)
-        return grads | {WEIGHT: aux["weight"], BIAS: aux["bias"]}, after
+        # The frame's loss says nothing of `aux`; what is here already is weight decay and what earlier parts add.
+        return grads | {WEIGHT: grads[WEIGHT] + aux["weight"], BIAS: grads[BIAS] + aux["bias"]}, after
 
     def finish(delta: Params, slot: Tree, memory: Tree, stats: Stats) -> tuple[Tree, Tree]:
         return {}, slot | {"present": (stats.counts > 0).to(memory["present"])}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -10,7 +13,10 @@ from torch import Tensor
 
 from counterpoise.core.local import Local
 from counterpoise.core.messages import Broadcast
+from counterpoise.core.method import PARTS, build_method, compose
+from counterpoise.core.part import Part, Step
 from counterpoise.core.rng import generator
+from counterpoise.core.tree import Params, Tree
 from counterpoise.metrics.scoring import count
 from counterpoise.models.sparse_frame import SparseFrame
 from counterpoise.parts.aligned import BIAS, NEVER, SHOWN, WEIGHT
@@ -67,6 +73,37 @@ def test_one_round_by_autograd() -> None:
         < 1e-12
     )
     assert kept["present"].tolist() == [float(c in OWNED) for c in range(CLASSES)]
+
+
+def _step_of_aux(spec: Any, local: Local) -> tuple[Tensor, Tensor]:
+    """What one step with this does to `aux` beyond a plain one, and `aux` before it."""
+    ends = []
+    for method, settings in (("fedloge", WHOLE), (spec, local)):
+        sim = simulate(method, local=settings)
+        state = sim.open()
+        ends.append(ask_clients(sim, state, [3])[0].params[WEIGHT])
+    return ends[1] - ends[0], state.params[WEIGHT]
+
+
+@pytest.mark.parametrize("decoupled", [False, True])
+def test_weight_decay_acts_on_the_shared_head(decoupled: bool) -> None:
+    found, before = _step_of_aux("fedloge", replace(WHOLE, weight_decay=0.5, decoupled=decoupled))
+    assert torch.allclose(found, -0.2 * 0.5 * before, atol=1e-14)
+
+
+def _twice_the_model() -> Part:
+    def adjust(grads: Params, slot: Tree, step: Step) -> tuple[Params, Tree]:
+        return {name: grad + 2 * step.params[name] for name, grad in grads.items()}, slot
+
+    return Part("twice_the_model", adjust=adjust)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_what_other_parts_add_reaches_the_shared_head_in_either_order(first: bool) -> None:
+    parts = [_twice_the_model(), PARTS.build("realigned_heads")]
+    method = compose(build_method("fedavg"), *(parts if first else reversed(parts)))
+    found, before = _step_of_aux(method, WHOLE)
+    assert torch.allclose(found, -0.2 * 2 * before, atol=1e-14)
 
 
 def test_a_private_head_stays_on_its_client() -> None:
