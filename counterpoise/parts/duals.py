@@ -52,7 +52,8 @@ def loss_duals(
             return delta, slot
         duals = slot["duals"].cpu()  # those of a resumed run are on the device of its model
         losses, clients = exchange.upload["loss"].to(duals), exchange.replies.client.cpu()
-        raised = duals[clients] + lr * (losses - losses.mean() - eps) / exchange.clients
+        held = exchange.replies.samples.cpu() > 0  # without samples there is no loss
+        raised = duals[clients] + lr * held * (losses - losses[held].mean() - eps) / exchange.clients
         return delta, {"duals": exchange.renew(duals, raised.clamp(0, most))}
 
     return Part(

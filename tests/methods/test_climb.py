@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
-from federations import altered, ask_clients, distance, run_rounds, simulate
+from federations import altered, ask_clients, distance, run_rounds, simulate, unequal_federation
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -68,6 +68,16 @@ def test_clients_that_do_not_answer_keep_their_duals_and_the_mean_is_over_those_
     mean = (losses[1] + losses[4]) / 2
     expected = [max(0.0, d + losses[k] - mean) if k in (1, 4) else d for k, d in enumerate(before)]
     assert after.slots["loss_duals"]["duals"].tolist() == pytest.approx(expected, abs=1e-9)
+
+
+def test_a_client_without_samples_has_no_loss_to_count() -> None:
+    federation = unequal_federation(sizes=(20, 50, 13, 30, 7, 0))
+    sim = simulate({"climb": {"lr": 6.0, "eps": 0.0, "every": 1}}, federation=federation, cohort=None)
+    alone, _ = ask_clients(sim, sim.open(), [0, 1, 3])
+    beside, _ = ask_clients(sim, sim.open(), [0, 1, 3, 5])
+    duals = beside.slots["loss_duals"]["duals"].tolist()
+    assert duals == alone.slots["loss_duals"]["duals"].tolist()
+    assert duals[5] == 0 < max(duals)
 
 
 def test_a_client_trains_with_its_factor_times_the_loss() -> None:
