@@ -26,8 +26,9 @@ def client_focus(focus: NonNegative = 1.0, keep: Keep = 1.0) -> Part:
     """``w_k <- w_k (1 - s_k)^focus``, renormalised, over the share `keep` of the round's clients with the least s_k.
 
     s_k is the mean recall over the client's own classes, counted on the batches that it trains on, so that a rare class weighs as
-    much as a frequent one. The formula is ours: of the paper's choice only summaries were at hand, by which the server samples
-    the clients' models that contribute, and clients that do poorly on minority classes contribute more.
+    much as a frequent one; ``1 - s_k`` is taken as at least 1e-6. The formula is ours: of the paper's choice only summaries were
+    at hand, by which the server samples the clients' models that contribute, and clients that do poorly on minority classes
+    contribute more.
     """
 
     def init(params: Params, census: Census, surveys: Tree) -> Tree:
