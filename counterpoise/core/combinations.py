@@ -27,6 +27,7 @@ def check_combination(parts: Sequence[Part]) -> None:
     _refuse_two_owners(parts)
     _refuse_two_directions([part.name for part in parts if part.follows_server])
     _check_order(parts)
+    _check_presented(parts)
     _check_alone(parts)
     _check_private(parts)
     search, keeper = filling(parts, "choose"), filling(parts, "enroll")
@@ -77,6 +78,16 @@ def _check_order(parts: Sequence[Part]) -> None:
         if after.relabels and not before.relabels:
             raise ConfigError(
                 f"{after.name} changes labels, by which {before.name} prepares samples; list {after.name} before {before.name}"
+            )
+
+
+def _check_presented(parts: Sequence[Part]) -> None:
+    """A shift of the last layer would be lost where that layer is then set anew."""
+    presents = [part for part in parts if part.present is not None]
+    for before, after in pairwise(presents):
+        if before.presents_last and not after.presents_last:
+            raise ConfigError(
+                f"{before.name} changes the trained model last, and {after.name} would undo it; list {after.name} before {before.name}"
             )
 
 

@@ -157,6 +157,7 @@ class Part:
     # `treat` makes the mean of the updates private, by the run's secret key or repeatably by its seed
     private: Privacy | None = None
     reveals: Reveals = SILENT  # in words; a part with `survey`, `tally` or `finish` must say it
+    presents_last: bool = False  # whether `present` must come after every other, which would undo it
     replaces_weights: bool = False  # whether `weigh` ignores the weights that it is given
     extrapolates: bool = False  # whether `weigh` may give negative weights; they sum to 1 all the same
 

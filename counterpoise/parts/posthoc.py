@@ -29,7 +29,12 @@ def logit_adjustment(tau: NonNegative = 1.0) -> Part:
         return params | {BIAS: params[BIAS] - (shift - shift.mean()).to(params[BIAS])}, buffers
 
     return Part(
-        adapt=with_head(bias=True), tally=class_counts, init=init, present=present, reveals=SUM_OF_COUNTS
+        adapt=with_head(bias=True),
+        tally=class_counts,
+        init=init,
+        present=present,
+        presents_last=True,
+        reveals=SUM_OF_COUNTS,
     )
 
 

@@ -15,15 +15,16 @@ from counterpoise.registry.schema import Fraction
 
 
 @part(paper="Kang et al. 2020, arXiv:1910.09217, section 4.1", off={"start": 1.0})
-def crt(start: Fraction = 0.8) -> Part:
+def crt(start: Fraction = 0.9) -> Part:
     """From round ``start * rounds`` on only the last layer trains, drawn anew and on classes equally often (cRT).
 
     The rest stays as it is from then on, but for running statistics. As in the paper the data is then drawn with every class
-    of a client as likely as any other. List it after rules of the server that remember, such as momentum, so that they do not move it.
+    of a client as likely as any other. At least the last round of several is of this kind. List it after rules of the server that remember, such as momentum, so that they do not move it.
     """
 
     def init(params: Params, census: Census, surveys: Tree) -> Tree:
-        first = census.round_at(start)
+        # In runs of less than ten rounds the last tenth would be no round at all
+        first = census.rounds if start == 1 else min(census.round_at(start), max(census.rounds - 1, 1))
         # A head that no round would train is not drawn
         return {"first": torch.tensor(first), "drawn_until": torch.tensor(census.rounds - 1 if first else 0)}
 

@@ -99,6 +99,13 @@ def test_the_saved_model_is_the_one_that_was_scored(tmp_path: Path) -> None:
     assert float(gain[9] - gain[0]) == pytest.approx(math.log(10), abs=0.1)  # the long tail is ten to one
 
 
+@pytest.mark.parametrize("other", ["tau_norm", "federated_features"])
+def test_a_shift_that_another_part_would_undo_is_refused(other: str) -> None:
+    with pytest.raises(ConfigError, match=f"{other} would undo it; list {other} before logit_adjustment"):
+        simulate(["fedavg", "logit_adjustment", other])
+    simulate(["fedavg", other, "logit_adjustment"])
+
+
 @pytest.mark.parametrize("name", BOTH)
 def test_a_model_without_a_linear_head_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="head"):

@@ -81,6 +81,14 @@ def test_classes_come_equally_often_in_the_second_stage() -> None:
     assert off.chances is None
 
 
+@pytest.mark.parametrize(("rounds", "first"), [(100, 90), (20, 18), (10, 9), (4, 3), (2, 1), (1, 1)])
+def test_the_last_tenth_is_the_second_stage_and_of_several_rounds_at_least_one(
+    rounds: int, first: int
+) -> None:
+    sim = simulate(["fedavg", "crt"], rounds=rounds)
+    assert int(sim.open().slots["crt"]["first"]) == first
+
+
 def test_a_start_at_the_end_is_the_method_alone() -> None:
     never, plain = simulate(["fedavg", {"crt": {"start": 1.0}}], rounds=4), simulate("fedavg", rounds=4)
     assert distance(run_rounds(never).params, run_rounds(plain).params) < 1e-12
