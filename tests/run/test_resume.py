@@ -290,7 +290,7 @@ def test_put_back_it_goes_on(copy: Path, finished: Path) -> None:
     assert result(resume(copy)) == result(read_summary(finished))
 
 
-@pytest.mark.parametrize("change", ["checkpoint.every=2", "checkpoint.keep=9", "engine.processes=2"])
+@pytest.mark.parametrize("change", ["checkpoint.every=2", "checkpoint.keep=9"])
 def test_what_leaves_the_result_as_it_is_may_change(copy: Path, finished: Path, change: str) -> None:
     forget_rounds(copy, 1)
     config = copy / "config.toml"
@@ -298,11 +298,14 @@ def test_what_leaves_the_result_as_it_is_may_change(copy: Path, finished: Path, 
     assert result(resume(copy)) == result(read_summary(finished))
 
 
-def test_fewer_processes_may_go_on_with_a_run_of_the_loop_engine(tmp_path: Path) -> None:
-    whole = start(tiny("method=scaffold", "engine.name=loop", "engine.processes=2"), tmp_path / "run")
+@pytest.mark.parametrize(("before", "after"), [(2, 1), (1, 2)])
+def test_other_numbers_of_processes_may_go_on_with_a_run_of_the_loop_engine(
+    before: int, after: int, tmp_path: Path
+) -> None:
+    whole = start(tiny("method=scaffold", "engine.name=loop", f"engine.processes={before}"), tmp_path / "run")
     forget_rounds(tmp_path / "run", 1)
     config = tmp_path / "run" / "config.toml"
-    config.write_text(write_toml(override(read_toml(config), "engine.processes=1")))
+    config.write_text(write_toml(override(read_toml(config), f"engine.processes={after}")))
     assert result(resume(tmp_path / "run")) == result(whole)
 
 
