@@ -46,7 +46,7 @@ from flwr.supercore.inflatable.inflatable_object import (
     no_object_id_recompute,
 )
 from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
-from flwr.supercore.object_store import ObjectStoreFactory
+from flwr.supercore.object_store import NoObjectInStoreError, ObjectStoreFactory
 from flwr.supercore.primitives.asymmetric import (
     bytes_to_public_key,
     public_key_to_bytes,
@@ -57,6 +57,7 @@ from flwr.superlink.federation import NoOpFederationManager
 from flwr.superlink.servicer.fleet import fleet_handlers
 
 UNREADABLE = 99  # our code for a reply that cannot be parsed
+BROKEN_OFF = 98  # and for one whose node is gone before all of it arrived
 APP = "counterpoise/run"  # app name of a run; clients refuse any other
 PATH = "/v1/fleet/"
 VERSION_HEADER = "counterpoise-version"
@@ -191,19 +192,31 @@ def begun_reply(link: LinkState, run: int, message_id: str) -> Message | None:
 
 
 def whole_reply(link: LinkState, run: int, head: Message, node: int) -> Message | None:
-    """The complete reply of this node; None while parts are missing."""
+    """The complete reply of this node; None while parts are missing, an error where they will not come."""
     if head.metadata.src_node_id != node:
         return head  # Flower's own error: the node is gone
-    tree = link.object_store.get_object_tree(head.metadata.message_id)
+    try:
+        tree = link.object_store.get_object_tree(head.metadata.message_id)
+    except NoObjectInStoreError:  # its time is over, and Flower has dropped what had arrived
+        return _failed(head, BROKEN_OFF)
     contents = {part.object_id: link.get_object(run, part.object_id) for part in iterate_object_tree(tree)}
     if not all(contents.values()):
-        return None
+        # With the head here, Flower itself no longer says that the node is gone.
+        return None if _is_online(link, node) else _failed(head, BROKEN_OFF)
     try:
         reply = cast(Message, inflate_object_from_contents(head.metadata.message_id, cast(Any, contents)))
         reply.metadata.__dict__["_src_node_id"] = node  # whatever the reply claims
     except Exception:  # untrusted bytes
-        return make_message(metadata=head.metadata, error=Error(UNREADABLE, ""))
+        return _failed(head, UNREADABLE)
     return reply
+
+
+def _failed(head: Message, code: int) -> Message:
+    return make_message(metadata=head.metadata, error=Error(code, ""))
+
+
+def _is_online(link: LinkState, node: int) -> bool:
+    return any(info.node_id == node for info in online_nodes(link))
 
 
 def withdraw(link: LinkState, message_id: str, reply_id: str | None) -> None:

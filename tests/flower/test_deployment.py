@@ -191,8 +191,11 @@ def test_a_client_that_is_killed_and_started_again_answers_the_same_message_agai
 
 @pytest.mark.deploy
 def test_a_client_that_is_gone_for_good_is_a_drop_out_until_it_is_back(tmp_path: Path) -> None:
-    """Of its own time-out a round would wait ten minutes; a node that says nothing is given up sooner."""
-    config, out = experiment("scaffold", 12, **SLOW), tmp_path / "out"
+    """Of its own time-out a round would wait ten minutes; a node that says nothing is given up sooner.
+
+    The rounds of one client last longer than the other takes to start.
+    """
+    config, out = experiment("scaffold", 60, **SLOW), tmp_path / "out"
     with deployed(tmp_path / "net") as net:
         net.start_server(config, out)
         _reach_the_middle(out, 0)

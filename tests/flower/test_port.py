@@ -167,6 +167,33 @@ def test_a_reply_that_is_no_message_counts_as_an_error_and_stops_nobody(tmp_path
     assert whole.has_error()
 
 
+@pytest.mark.parametrize("end", ["its node is gone", "its time is over"])
+def test_a_reply_that_broke_off_counts_as_an_error_once_no_more_of_it_can_come(
+    end: str, tmp_path: Path
+) -> None:
+    """Its head is here, so that Flower no longer says that the node is gone; the rest will not follow."""
+    with served(tmp_path, ["a"]) as here:
+        wire, link = here.wire("a"), here.hub.link
+        wire.activate()
+        message_id = adapter.post(link, here.grid.run, ask(here, "a"))
+        message = wire.pull()
+        assert message is not None
+        wire.push(Message(RecordDict({"reply": ConfigRecord({"n": 1})}), reply_to=message), 0.0)
+        head = adapter.begun_reply(link, here.grid.run, message_id)
+        assert head is not None
+        link.object_store.store[head.metadata.message_id].content = b""  # type: ignore[attr-defined]
+        assert adapter.whole_reply(link, here.grid.run, head, here.nodes["a"]) is None
+        if end == "its node is gone":
+            link.deactivate_node(here.nodes["a"])
+        else:
+            link.object_store.delete(head.metadata.message_id)
+            link.object_store.store.pop(head.metadata.message_id, None)  # type: ignore[attr-defined]
+        whole = adapter.whole_reply(link, here.grid.run, head, here.nodes["a"])
+        assert whole is not None
+        assert whole.error.code == adapter.BROKEN_OFF
+        adapter.withdraw(link, message_id, head.metadata.message_id)
+
+
 @pytest.mark.parametrize("rounds", [3, pytest.param(100, marks=pytest.mark.deploy)])
 def test_a_straggler_is_a_drop_out_and_its_late_answers_are_counted(rounds: int, tmp_path: Path) -> None:
     """T12: a round ends at its time-out, and equals one in which the straggler did not answer."""
