@@ -133,6 +133,10 @@ def online_nodes(link: LinkState) -> list[node_pb2.NodeInfo]:
     return list(link.get_node_info(statuses=[NodeStatus.ONLINE]))
 
 
+def is_online(link: LinkState, node: int) -> bool:
+    return bool(link.get_node_info(node_ids=[node], statuses=[NodeStatus.ONLINE]))
+
+
 def renew(link: LinkState, asked: Any, node: int) -> Any:
     """Accept a node again that is already online."""
     link.acknowledge_node_heartbeat(node, asked.heartbeat_interval)
@@ -202,7 +206,7 @@ def whole_reply(link: LinkState, run: int, head: Message, node: int) -> Message 
     contents = {part.object_id: link.get_object(run, part.object_id) for part in iterate_object_tree(tree)}
     if not all(contents.values()):
         # With the head here, Flower itself no longer says that the node is gone.
-        return None if _is_online(link, node) else _failed(head, BROKEN_OFF)
+        return None if is_online(link, node) else _failed(head, BROKEN_OFF)
     try:
         reply = cast(Message, inflate_object_from_contents(head.metadata.message_id, cast(Any, contents)))
         reply.metadata.__dict__["_src_node_id"] = node  # whatever the reply claims
@@ -213,10 +217,6 @@ def whole_reply(link: LinkState, run: int, head: Message, node: int) -> Message 
 
 def _failed(head: Message, code: int) -> Message:
     return make_message(metadata=head.metadata, error=Error(code, ""))
-
-
-def _is_online(link: LinkState, node: int) -> bool:
-    return any(info.node_id == node for info in online_nodes(link))
 
 
 def withdraw(link: LinkState, message_id: str, reply_id: str | None) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from counterpoise.flower.adapter import LinkState, link_factory, online_nodes
+from counterpoise.flower.adapter import LinkState, is_online, link_factory
 
 
 @dataclass
@@ -29,7 +29,7 @@ class Hub:
     _wakeups: dict[int, set[tuple[asyncio.AbstractEventLoop, asyncio.Event]]] = field(default_factory=dict)
 
     def online(self, node: int) -> bool:
-        return any(there.node_id == node for there in online_nodes(self.link))
+        return is_online(self.link, node)
 
     def mark_delivered(self, node: int, message_id: str) -> None:
         self._delivered[node] = message_id

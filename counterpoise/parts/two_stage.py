@@ -19,7 +19,8 @@ def crt(start: Fraction = 0.9) -> Part:
     """From round ``start * rounds`` on only the last layer trains, drawn anew and on classes equally often (cRT).
 
     The rest stays as it is from then on, but for running statistics. As in the paper the data is then drawn with every class
-    of a client as likely as any other. At least the last round of several is of this kind. List it after rules of the server that remember, such as momentum, so that they do not move it.
+    of a client as likely as any other. At least the last round of several is of this kind. List it after rules of the server
+    that remember, such as momentum, so that they do not move it.
     """
 
     def init(params: Params, census: Census, surveys: Tree) -> Tree:

@@ -97,8 +97,8 @@ def run_sweep(sweep: Sweep, out: Path, execution: Execution, show: Show = lambda
             unscored = failures | lost
             tuned = choose_settings(sweep, searches, out)
             jobs, untuned = _decide(sweep, tuned, out)
-            _check_chosen(jobs, out, before)
             if sweep.tune is not None:
+                _check_chosen(jobs, out, before)
                 write_tuning(tuned, sweep.tune, out)
             failures, lost = run_jobs("runs", jobs, out, execution, show, pool)
         ended = _conclude(_study(sweep, out, jobs), out)
