@@ -35,9 +35,9 @@ SCORES = (
 )
 
 
-def result_file(runs: Sequence[RunResult], command: str, commit: str) -> str:
+def result_file(runs: Sequence[RunResult], command: str, commit: str, rounds: int | None = None) -> str:
     """The whole file as text: lines with #, then a table; scores that no run has are left out."""
-    finished = [run for run in runs if run.has_result]
+    finished = [run for run in runs if run.has_result] if rounds is None else _first(runs, rounds)
     if not finished:
         raise ConfigError("there is no finished run in these folders")
     lines = sorted((_line(run) for run in finished), key=lambda line: (line["run"], line["seed"]))
@@ -53,6 +53,12 @@ def result_file(runs: Sequence[RunResult], command: str, commit: str) -> str:
         f"{_seeds(finished)}; {_scored(finished)}",
     )
     return "".join(f"# {fact}\n" for fact in facts) + out.getvalue()
+
+
+def _first(runs: Iterable[RunResult], rounds: int) -> list[RunResult]:
+    """Each run as it was after so many rounds, of those that were evaluated then."""
+    cut = (run._replace(rows=run.rows[:rounds]) for run in runs if len(run.rows) >= rounds)
+    return [run._replace(summary=run.rows[-1]) for run in cut if run.scored[-1:] == run.rows[-1:]]
 
 
 def _line(run: RunResult) -> dict[str, Any]:
@@ -112,9 +118,12 @@ def main() -> None:
     parser.add_argument(
         "--commit", default=current_commit(), help="commit that made them; by default the current one"
     )
+    parser.add_argument(
+        "--rounds", type=int, help="take each run as it was after so many rounds, whether it went on or not"
+    )
     parser.add_argument("--out", required=True, type=Path, help="the file to write")
     given = parser.parse_args()
-    given.out.write_text(result_file(read_results(given.folders), given.command, given.commit))
+    given.out.write_text(result_file(read_results(given.folders), given.command, given.commit, given.rounds))
     print(f"wrote {given.out}")
 
 

@@ -1,9 +1,10 @@
-"""What clients keep between rounds: in memory up to a bound, beyond it on disk, so that a federation may have any size."""
+"""What clients keep between rounds: beside the model, beyond that in the host's memory, beyond that on disk, so that a federation may have any size."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -14,33 +15,69 @@ from counterpoise.core.messages import Memory as Memory
 from counterpoise.core.tree import bytes_of, leaves, tmap
 from counterpoise.system.capacity import available_bytes
 
-BOUND = 1 << 30  # bytes that stay in memory anywhere
-SHARE = 16  # one part in so many of what is free, where that is more; several runs may share a machine
+FLOOR = 1 << 30  # bytes that a shelf holds anywhere
+SHARE = (
+    4  # and one part in so many of what is free just then: several runs on a machine leave each other room
+)
+
+Entries = list[tuple[int, Memory]]  # client, its memory
+
+
+class Shelf:
+    """Memories in one kind of storage, least recently used first."""
+
+    def __init__(self, free: Callable[[], int], floor: int = FLOOR) -> None:
+        self._free, self._floor = free, floor
+        self._entries: OrderedDict[int, Memory] = OrderedDict()
+        self._size = 0
+
+    def __contains__(self, client: int) -> bool:
+        return client in self._entries
+
+    def put(self, client: int, memory: Memory) -> Entries:
+        """Keep it as the newest; returns what has no room any more, which is never the newest."""
+        self._entries[client] = memory
+        self._size += bytes_of(memory)
+        room = max(self._floor, self._free() // SHARE) if self._size > self._floor else self._floor
+        fallen: Entries = []
+        while self._size > room and len(self._entries) > 1:
+            oldest = next(iter(self._entries))
+            fallen.append((oldest, self.take(oldest)))
+        return fallen
+
+    def use(self, client: int) -> Memory:
+        self._entries.move_to_end(client)
+        return self._entries[client]
+
+    def take(self, client: int) -> Memory:
+        memory = self._entries.pop(client)
+        self._size -= bytes_of(memory)
+        return memory
 
 
 class Memories(MutableMapping[int, Memory]):
-    """Client -> its memory; least recently used entries are spilled to a temporary folder that is deleted on close."""
+    """Client -> its memory. What falls off a shelf goes to the next, and from the last to a temporary folder that is deleted on close."""
 
-    def __init__(self, bound: int | None = None) -> None:
-        self._bound, self._size = default_bound() if bound is None else bound, 0
-        self._cached: OrderedDict[int, Memory] = OrderedDict()  # least recently used first
-        self._spilled: dict[int, torch.device] = {}  # client -> device of its tensors
+    def __init__(self, shelves: Sequence[Shelf] = ()) -> None:
+        self._shelves = tuple(shelves)  # none: chosen when there is something to keep
+        self._devices: dict[int, torch.device] = {}  # client -> where its tensors are used
         self._versions: dict[int, int] = {}
         self._changes = 0
         self._folder: TemporaryDirectory[str] | None = None
 
     def __getitem__(self, client: int) -> Memory:
-        if client in self._spilled:
-            self._cache(client, self._read(client))
-            del self._spilled[client]  # its file stays, and is overwritten at the next spill
-        self._cached.move_to_end(client)
-        return self._cached[client]
+        device = self._devices[client]
+        if client not in self._shelves[0]:
+            self._keep(client, tmap(lambda leaf: leaf.to(device), self._fetch(client)))
+        return self._shelves[0].use(client)
 
     def __setitem__(self, client: int, memory: Memory) -> None:
         self._forget(client)
         self._changes += 1
         self._versions[client] = self._changes
-        self._cache(client, memory)
+        self._devices[client] = device = next((leaf.device for leaf in leaves(memory)), torch.device("cpu"))
+        self._shelves = self._shelves or usual_shelves(device)
+        self._keep(client, memory)
 
     def __delitem__(self, client: int) -> None:
         del self._versions[client]
@@ -66,26 +103,27 @@ class Memories(MutableMapping[int, Memory]):
             self._folder.cleanup()
             self._folder = None
 
-    def _cache(self, client: int, memory: Memory) -> None:
-        self._cached[client] = memory
-        self._size += bytes_of(memory)
-        while self._size > self._bound and len(self._cached) > 1:
-            self._spill(*self._cached.popitem(last=False))
+    def _keep(self, client: int, memory: Memory) -> None:
+        fallen = self._shelves[0].put(client, memory)
+        for shelf in self._shelves[1:]:
+            fallen = [entry for old, kept in fallen for entry in shelf.put(old, tmap(torch.Tensor.cpu, kept))]
+        for old, kept in fallen:
+            self._path(old).write_bytes(encode(kept))
 
-    def _spill(self, client: int, memory: Memory) -> None:
-        self._size -= bytes_of(memory)
-        self._spilled[client] = next((leaf.device for leaf in leaves(memory)), torch.device("cpu"))
-        self._path(client).write_bytes(encode(memory))
-
-    def _read(self, client: int) -> Memory:
+    def _fetch(self, client: int) -> Memory:
+        """Off its shelf, or from disk: the file stays, and is overwritten when this memory falls again."""
+        for shelf in self._shelves:
+            if client in shelf:
+                return shelf.take(client)
         path = self._path(client)
-        return tmap(lambda leaf: leaf.to(self._spilled[client]), decode(path.read_bytes(), str(path)))
+        return decode(path.read_bytes(), str(path))
 
     def _forget(self, client: int) -> None:
-        if client in self._cached:
-            self._size -= bytes_of(self._cached.pop(client))
-        if self._spilled.pop(client, None) is not None:
-            self._path(client).unlink()
+        for shelf in self._shelves:
+            if client in shelf:
+                shelf.take(client)
+        if self._devices.pop(client, None) is not None and self._folder is not None:
+            self._path(client).unlink(missing_ok=True)
 
     def _path(self, client: int) -> Path:
         if self._folder is None:
@@ -93,9 +131,13 @@ class Memories(MutableMapping[int, Memory]):
         return Path(self._folder.name) / f"{client}.safetensors"
 
 
-def default_bound() -> int:
-    """How many bytes may stay: on a GPU the memory of clients lies there, so the lesser of both kinds decides."""
-    free = [available_bytes()]
-    if torch.cuda.memory_reserved():  # this process computes on a GPU
-        free.append(torch.cuda.mem_get_info()[0])
-    return max(BOUND, min(free) // SHARE)
+def usual_shelves(device: torch.device) -> tuple[Shelf, ...]:
+    """A GPU's own memory comes first where the tensors lie there."""
+    host = Shelf(available_bytes)
+    return (Shelf(partial(free_on_gpu, device)), host) if device.type == "cuda" else (host,)
+
+
+def free_on_gpu(device: torch.device) -> int:
+    """What the card has left, and what torch has taken of it without using it."""
+    unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return torch.cuda.mem_get_info(device)[0] + unused

@@ -12,10 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from counterpoise.core.codec import digest
-from counterpoise.engines import memories as memories_module
-from counterpoise.engines.memories import Memories, Memory, default_bound
+from counterpoise.engines.memories import FLOOR, Memories, Memory, Shelf, free_on_gpu, usual_shelves
 
 KIB = 1024
+CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
+
+
+def shelves(*rooms: int) -> list[Shelf]:
+    """Shelves of so many bytes."""
+    return [Shelf(lambda: 0, room) for room in rooms]
 
 
 def kept(number: int) -> Memory:
@@ -28,9 +33,10 @@ def folder_of(memories: Memories) -> Path:
     return Path(memories._folder.name)
 
 
-@given(st.lists(st.tuples(st.sampled_from(["put", "get", "drop"]), st.integers(0, 7)), max_size=40))
-def test_any_order_of_use_equals_a_dict(uses: list[tuple[str, int]]) -> None:
-    memories, known = Memories(bound=3 * KIB), {}
+@pytest.mark.parametrize("rooms", [(3 * KIB,), (2 * KIB, 2 * KIB), (0, KIB, 3 * KIB)])
+@given(uses=st.lists(st.tuples(st.sampled_from(["put", "get", "drop"]), st.integers(0, 7)), max_size=40))
+def test_any_order_of_use_equals_a_dict(rooms: tuple[int, ...], uses: list[tuple[str, int]]) -> None:
+    memories, known = Memories(shelves(*rooms)), {}
     for number, (use, client) in enumerate(uses):
         if use == "put":
             memories[client] = known[client] = kept(number)
@@ -43,7 +49,7 @@ def test_any_order_of_use_equals_a_dict(uses: list[tuple[str, int]]) -> None:
 
 
 def test_only_what_is_over_the_bound_is_on_disk() -> None:
-    memories = Memories(bound=3 * KIB)
+    memories = Memories(shelves(3 * KIB))
     for client in range(3):
         memories[client] = kept(client)
     assert memories._folder is None
@@ -53,7 +59,7 @@ def test_only_what_is_over_the_bound_is_on_disk() -> None:
 
 
 def test_a_version_changes_with_the_memory_alone() -> None:
-    memories = Memories(bound=2 * KIB)
+    memories = Memories(shelves(2 * KIB))
     for client in range(6):
         memories[client] = kept(client)
     before = [memories.version(client) for client in range(6)]
@@ -65,7 +71,7 @@ def test_a_version_changes_with_the_memory_alone() -> None:
 
 @pytest.mark.parametrize("end", ["close", "forget"])
 def test_nothing_is_left_on_disk(end: str) -> None:
-    memories = Memories(bound=KIB)
+    memories = Memories(shelves(KIB))
     for client in range(4):
         memories[client] = kept(client)
     folder = folder_of(memories)
@@ -80,23 +86,61 @@ def test_nothing_is_left_on_disk(end: str) -> None:
 
 def test_a_run_whose_memory_lies_on_disk_comes_to_the_same_end() -> None:
     near, far = simulate("scaffold", engine=LOOP), simulate("scaffold", engine=LOOP)
-    far.engine.memory._bound = 100  # one client's memory is larger
+    far.engine.memory._shelves = tuple(shelves(100))  # one client's memory is larger
     ends = [all_state(sim, run_rounds(sim)) for sim in (near, far)]
     assert folder_of(far.engine.memory).exists()
     assert distance(*ends) == 0
 
 
-@pytest.mark.parametrize(("free", "bound"), [(0, 1 << 30), (1 << 33, 1 << 30), (1 << 36, 1 << 32)])
-def test_where_there_is_more_memory_more_stays_in_it(
-    free: int, bound: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(memories_module, "available_bytes", lambda: free)
-    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda: 0)
-    assert default_bound() == bound
+@pytest.mark.parametrize("end", ["used", "put anew", "forgotten"])
+def test_disk_is_used_only_when_the_second_shelf_is_full_too(end: str) -> None:
+    memories = Memories(shelves(2 * KIB, 2 * KIB))
+    for client in range(4):
+        memories[client] = kept(client)
+    assert memories._folder is None
+    memories[4] = kept(4)  # 3, 4 near, 1, 2 on the second shelf
+    assert [path.name for path in folder_of(memories).iterdir()] == ["0.safetensors"]
+    if end == "used":
+        assert digest(memories[0]) == digest(kept(0))  # 4, 0 near, 2, 3 on the second shelf
+        assert (folder_of(memories) / "1.safetensors").exists()
+    elif end == "put anew":
+        memories[0] = kept(7)
+        assert digest(memories[0]) == digest(kept(7))
+    else:
+        del memories[0]
+        assert not list(folder_of(memories).iterdir())
 
 
-def test_on_a_gpu_its_own_free_memory_counts_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memories_module, "available_bytes", lambda: 1 << 36)
-    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda: 1)
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (1 << 35, 1 << 36))
-    assert default_bound() == 1 << 31
+def test_a_shelf_asks_what_is_free_only_beyond_its_floor_and_takes_a_quarter() -> None:
+    asked: list[int] = []
+
+    def free() -> int:
+        asked.append(20 * KIB)
+        return asked[-1]
+
+    shelf = Shelf(free, 3 * KIB)
+    assert [shelf.put(client, kept(client)) for client in range(3)] == [[]] * 3
+    assert not asked
+    assert [shelf.put(client, kept(client)) for client in (3, 4)] == [[]] * 2
+    assert [client for client, _ in shelf.put(5, kept(5))] == [0]
+    assert len(asked) == 3
+
+
+def test_a_shelf_shrinks_when_others_take_the_memory() -> None:
+    free = [40 * KIB]
+    shelf = Shelf(lambda: free[0], KIB)
+    assert not [fallen for client in range(10) for fallen in shelf.put(client, kept(client))]
+    free[0] = 16 * KIB
+    assert [client for client, _ in shelf.put(10, kept(10))] == list(range(7))
+
+
+def test_the_host_comes_second_on_a_gpu_alone() -> None:
+    assert [len(usual_shelves(device)) for device in (CPU, GPU)] == [1, 2]
+    assert all(shelf._floor == FLOOR for shelf in usual_shelves(GPU))
+
+
+def test_what_torch_holds_unused_on_the_gpu_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (100, 1000))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 70)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 50)
+    assert free_on_gpu(GPU) == 120
