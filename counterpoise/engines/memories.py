@@ -15,10 +15,11 @@ from counterpoise.core.messages import Memory as Memory
 from counterpoise.core.tree import bytes_of, leaves, tmap
 from counterpoise.system.capacity import available_bytes
 
-FLOOR = 1 << 30  # bytes that a shelf holds anywhere
-SHARE = (
-    4  # and one part in so many of what is free just then: several runs on a machine leave each other room
-)
+# A shelf holds FLOOR bytes anywhere, and one part in SHARE of what is free just then: several runs on a machine leave each
+# other room. What is free is asked ASKED times while FLOOR bytes are put: that takes as long as writing a file.
+FLOOR = 1 << 30
+SHARE = 4
+ASKED = 16
 
 Entries = list[tuple[int, Memory]]  # client, its memory
 
@@ -29,7 +30,8 @@ class Shelf:
     def __init__(self, free: Callable[[], int], floor: int = FLOOR) -> None:
         self._free, self._floor = free, floor
         self._entries: OrderedDict[int, Memory] = OrderedDict()
-        self._size = 0
+        self._size, self._room = 0, floor
+        self._unmeasured = 0  # bytes put since it was asked what is free
 
     def __contains__(self, client: int) -> bool:
         return client in self._entries
@@ -38,9 +40,9 @@ class Shelf:
         """Keep it as the newest; returns what has no room any more, which is never the newest."""
         self._entries[client] = memory
         self._size += bytes_of(memory)
-        room = max(self._floor, self._free() // SHARE) if self._size > self._floor else self._floor
+        self._measure_room(bytes_of(memory))
         fallen: Entries = []
-        while self._size > room and len(self._entries) > 1:
+        while self._size > self._room and len(self._entries) > 1:
             oldest = next(iter(self._entries))
             fallen.append((oldest, self.take(oldest)))
         return fallen
@@ -53,6 +55,11 @@ class Shelf:
         memory = self._entries.pop(client)
         self._size -= bytes_of(memory)
         return memory
+
+    def _measure_room(self, added: int) -> None:
+        self._unmeasured += added
+        if self._size > self._floor and self._unmeasured >= self._floor // ASKED:
+            self._room, self._unmeasured = max(self._floor, self._free() // SHARE), 0
 
 
 class Memories(MutableMapping[int, Memory]):

@@ -126,6 +126,14 @@ def test_a_shelf_asks_what_is_free_only_beyond_its_floor_and_takes_a_quarter() -
     assert len(asked) == 3
 
 
+def test_a_shelf_of_many_small_memories_asks_seldom() -> None:
+    asked: list[int] = []
+    shelf = Shelf(lambda: asked.append(1) or 0, 32 * KIB)  # type: ignore[func-returns-value]
+    for client in range(96):
+        shelf.put(client, kept(client))
+    assert len(asked) == 32  # at each 2 KiB, once 32 KiB lie there
+
+
 def test_a_shelf_shrinks_when_others_take_the_memory() -> None:
     free = [40 * KIB]
     shelf = Shelf(lambda: free[0], KIB)
