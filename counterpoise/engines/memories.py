@@ -145,6 +145,5 @@ def usual_shelves(device: torch.device) -> tuple[Shelf, ...]:
 
 
 def free_on_gpu(device: torch.device) -> int:
-    """What the card has left, and what torch has taken of it without using it."""
-    unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    return torch.cuda.mem_get_info(device)[0] + unused
+    """What the card has left: what torch holds of it unused is for the next step, captured ones never give theirs back."""
+    return torch.cuda.mem_get_info(device)[0]

@@ -147,8 +147,6 @@ def test_the_host_comes_second_on_a_gpu_alone() -> None:
     assert all(shelf._floor == FLOOR for shelf in usual_shelves(GPU))
 
 
-def test_what_torch_holds_unused_on_the_gpu_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (100, 1000))
-    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 70)
-    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 50)
-    assert free_on_gpu(GPU) == 120
+def test_on_a_gpu_the_first_shelf_asks_the_card(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (100, 1000) if device == GPU else (0, 0))
+    assert free_on_gpu(GPU) == usual_shelves(GPU)[0]._free() == 100
