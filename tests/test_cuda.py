@@ -34,10 +34,11 @@ from counterpoise.client.measure import measure_each, measure_many
 from counterpoise.core.local import Local
 from counterpoise.core.method import MethodSpec
 from counterpoise.core.part import Batch, Outputs
-from counterpoise.core.tree import Tree, stack, tmap
+from counterpoise.core.tree import Tree, leaves, stack, tmap
 from counterpoise.data.dataset import Samples, no_scaling
 from counterpoise.engines.arithmetic import Precision
 from counterpoise.engines.choose import EngineSettings
+from counterpoise.engines.memories import Shelf
 from counterpoise.errors import ConfigError
 from counterpoise.metrics.scoring import count_all
 from counterpoise.run.simulation import evaluate
@@ -158,6 +159,19 @@ def test_a_state_that_comes_back_from_disk_onto_the_gpu_goes_on_alike(spec: Meth
     state = ServerState.from_tree(saved, round=2)
     expected, found = run_rounds(whole, middle, 1), run_rounds(resumed, state, 1)
     assert distance(all_state(whole, expected), all_state(resumed, found)) == 0
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_memory_that_the_gpu_has_no_room_for_waits_on_the_host(engine: str) -> None:
+    near, far = simulate("scaffold", engine=ENGINES[engine]), simulate("scaffold", engine=ENGINES[engine])
+    shelves = far.engine.memory._shelves = Shelf(lambda: 0, 100), Shelf(lambda: 0, 1 << 20)
+    ends = [all_state(sim, run_rounds(sim)) for sim in (near, far)]
+    assert len(shelves[0]._entries) == 1
+    waiting = [leaf.device.type for kept in shelves[1]._entries.values() for leaf in leaves(kept)]
+    assert waiting
+    assert set(waiting) == {"cpu"}
+    assert far.engine.memory._folder is None
+    assert distance(*ends) == 0
 
 
 @pytest.mark.parametrize("spec", ["fedavg", "fedcgnm"])

@@ -84,11 +84,14 @@ def test_nothing_is_left_on_disk(end: str) -> None:
     assert not folder.exists()
 
 
-def test_a_run_whose_memory_lies_on_disk_comes_to_the_same_end() -> None:
+@pytest.mark.parametrize(
+    "rooms", [(100,), (100, 100), (100, 1 << 20)]
+)  # one client's memory is larger than 100
+def test_a_run_whose_memory_lies_elsewhere_comes_to_the_same_end(rooms: tuple[int, ...]) -> None:
     near, far = simulate("scaffold", engine=LOOP), simulate("scaffold", engine=LOOP)
-    far.engine.memory._shelves = tuple(shelves(100))  # one client's memory is larger
+    far.engine.memory._shelves = tuple(shelves(*rooms))
     ends = [all_state(sim, run_rounds(sim)) for sim in (near, far)]
-    assert folder_of(far.engine.memory).exists()
+    assert (far.engine.memory._folder is not None) == (rooms[-1] == 100)
     assert distance(*ends) == 0
 
 
