@@ -127,8 +127,11 @@ def _copied(module: nn.Module) -> nn.Module:
 def weights_file(given: str | Path) -> Path:
     """A file as it is; of a run's folder the file of its final weights."""
     path = Path(given)
-    if not path.is_dir():
-        return path
+    try:
+        if not path.is_dir():
+            return path
+    except OSError as error:  # too long for a name
+        raise ConfigError(f"model.weights: {short(path)} cannot be read: {error.strerror}") from None
     folder = RunFolder(path)
     if not folder.holds_run():
         raise ConfigError(

@@ -176,3 +176,8 @@ def test_a_folder_without_final_weights_is_refused(copy: Path, tmp_path: Path) -
     (tmp_path / "empty").mkdir()
     with pytest.raises(ConfigError, match="must be a safetensors file or the folder of a run"):
         assemble(tiny(f'model.weights="{tmp_path / "empty"}"'))
+
+
+def test_weights_of_an_impossible_name_are_refused_by_their_key() -> None:
+    with pytest.raises(ConfigError, match=r"^model\.weights: a+ cannot be read: "):
+        assemble(tiny(f'model.weights="{"a" * 300}"'))
