@@ -39,7 +39,8 @@ def result_file(runs: Sequence[RunResult], command: str, commit: str, rounds: in
     """The whole file as text: lines with #, then a table; scores that no run has are left out."""
     finished = [run for run in runs if run.has_result] if rounds is None else _first(runs, rounds)
     if not finished:
-        raise ConfigError("there is no finished run in these folders")
+        wanted = "finished run" if rounds is None else f"run that was scored after {rounds} rounds"
+        raise ConfigError(f"there is no {wanted} in these folders")
     lines = sorted((_line(run) for run in finished), key=lambda line: (line["run"], line["seed"]))
     shown = [name for name in lines[0] if any(line[name] is not None for line in lines)]
     out = io.StringIO()
@@ -50,7 +51,7 @@ def result_file(runs: Sequence[RunResult], command: str, commit: str, rounds: in
         command,
         "; ".join(_machines(finished)),
         f"commit {commit}",
-        f"{_seeds(finished)}; {_scored(finished)}",
+        f"{_seeds(finished)}; {_scored(finished, rounds)}",
     )
     return "".join(f"# {fact}\n" for fact in facts) + out.getvalue()
 
@@ -97,9 +98,10 @@ def _seeds(runs: Iterable[RunResult]) -> str:
     return f"seeds {seeds[0]} to {seeds[-1]}" if in_a_row else f"seeds {', '.join(map(str, seeds))}"
 
 
-def _scored(runs: Iterable[RunResult]) -> str:
+def _scored(runs: Iterable[RunResult], rounds: int | None) -> str:
     looks = sorted({len(run.scored) for run in runs})
-    return f"scores after the last round; the best of {' or '.join(map(str, looks))} evaluations"
+    when = "the last round" if rounds is None else f"the first {rounds} rounds"
+    return f"scores after {when}; the best of {' or '.join(map(str, looks))} evaluations"
 
 
 def current_commit() -> str:

@@ -114,6 +114,20 @@ def test_a_result_file_is_made_from_a_sweep_and_read_back(tmp_path: Path) -> Non
             assert read["Plain"].values[run.seed] == pytest.approx(100 * expected, abs=0.006)  # four digits
 
 
+def test_a_result_file_may_stop_at_a_round_that_was_scored(tmp_path: Path) -> None:
+    run_here(tiny_sweep(methods=["fedavg"], base={"rounds": 3, "evaluate": {"every": 2}}), tmp_path / "out")
+    runs = read_results([tmp_path / "out"])
+    text = collect.result_file(runs, "counterpoise compare tiny.toml", "abc1234", rounds=2)
+    assert "# seeds 0 to 1; scores after the first 2 rounds; the best of 1 evaluations" in text
+    (tmp_path / "tiny.csv").write_text(text)
+    [read] = verdicts.read_results(tmp_path / "tiny.csv", "accuracy").values()
+    for run in runs:
+        assert read.values[run.seed] == pytest.approx(100 * run.rows[1]["accuracy"], abs=0.006)
+    for rounds in (1, 4):  # not scored, not reached
+        with pytest.raises(ConfigError, match=f"no run that was scored after {rounds} rounds"):
+            collect.result_file(runs, "", "", rounds)
+
+
 def test_a_result_file_needs_a_finished_run() -> None:
     with pytest.raises(ConfigError, match="no finished run"):
         collect.result_file([], "", "")
