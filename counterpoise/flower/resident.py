@@ -134,7 +134,7 @@ def _serve(resident: Resident, wire: Wire) -> None:
 
 @contextmanager
 def _heartbeats(wire: Wire) -> Iterator[None]:
-    """Send heartbeats during training, often enough that a few may be lost."""
+    """Send heartbeats as long as the client takes part, often enough that a few may be lost."""
     done = threading.Event()
 
     def beat() -> None:

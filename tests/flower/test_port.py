@@ -67,7 +67,8 @@ class Served:
             wire = self.wire(name)
             wire.activate()
             try:
-                resident._serve(own, wire)
+                with resident._heartbeats(wire):  # a node without one is gone after a minute
+                    resident._serve(own, wire)
             except Exception:  # the port is closed: the test is over
                 wire.close()
 
