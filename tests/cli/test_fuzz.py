@@ -13,7 +13,7 @@ from fuzzed import COSTLY_COMMANDS, commands, examples, random_command, random_e
 from runs import Finished, call, write_tiny
 
 FEW, ALL = 300, 10_000
-SECONDS = 2.0  # of work, whatever else the machine does meanwhile
+SECONDS = 5.0  # of work; it takes less than two, on a machine with nothing else to do
 BYTES = 2000  # of an error
 
 
