@@ -155,7 +155,8 @@ def _call() -> int:
 
 def _explain_usage(error: Any) -> NoReturn:
     if type(error).__name__ == "NoArgsIsHelpError":  # by name, since typer does not export it
-        error.show()
+        if error.message:  # with rich the help stands there already, and an empty line would follow
+            error.show()
         sys.exit(2)
     command = error.ctx.command_path if error.ctx else "counterpoise"
     # New versions of click would add a second suggestion to that of typer.

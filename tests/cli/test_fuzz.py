@@ -13,7 +13,7 @@ from fuzzed import COSTLY_COMMANDS, commands, examples, random_command, random_e
 from runs import Finished, call, write_tiny
 
 FEW, ALL = 300, 10_000
-SECONDS = 5.0  # of work; it takes less than two, on a machine with nothing else to do
+SECONDS = 2.0  # of work, whatever else the machine does meanwhile
 BYTES = 2000  # of an error
 
 
@@ -47,7 +47,7 @@ def check_command(seed: int, known: dict[tuple[str, ...], Any]) -> int:
     began = time.process_time()
     finished = call(*given)
     assert time.process_time() - began < SECONDS, (seed, given, finished)
-    if finished.code != 0 and finished.err.strip():  # without a word only where help is shown
+    if finished.code != 0 and finished.err:  # without a word only where help is shown
         assert_told(finished, (seed, given))
     assert finished.code != 0 or not COSTLY_COMMANDS & {*given[:2]} or "Usage" in finished.out, (seed, given)
     return finished.code
