@@ -27,7 +27,6 @@ def check_combination(parts: Sequence[Part]) -> None:
     _refuse_two_owners(parts)
     _refuse_two_directions([part.name for part in parts if part.follows_server])
     _check_order(parts)
-    _check_presented(parts)
     _check_alone(parts)
     _check_private(parts)
     search, keeper = filling(parts, "choose"), filling(parts, "enroll")
@@ -39,7 +38,12 @@ def check_combination(parts: Sequence[Part]) -> None:
 
 def filling(parts: Sequence[Part], hook: str) -> Part | None:
     """The first part that fills a hook; hooks with a single owner have no other."""
-    return next((part for part in parts if getattr(part, hook) is not None), None)
+    return next(iter(all_filling(parts, hook)), None)
+
+
+def all_filling(parts: Sequence[Part], hook: str) -> list[Part]:
+    """The parts that fill a hook."""
+    return [part for part in parts if getattr(part, hook) is not None]
 
 
 def marked(parts: Sequence[Part], mark: str) -> Part | None:
@@ -56,7 +60,7 @@ def _refuse_twice(parts: Sequence[Part]) -> None:
 
 def _refuse_two_owners(parts: Sequence[Part]) -> None:
     for hook in SINGLE_OWNER:
-        owners = [part.name for part in parts if getattr(part, hook) is not None]
+        owners = [part.name for part in all_filling(parts, hook)]
         if len(owners) > 1:
             raise ConfigError(
                 f"{' and '.join(owners)} each set the {hook}, and only one part may; keep one of: {', '.join(owners)}"
@@ -72,19 +76,13 @@ def _refuse_two_directions(followers: Sequence[str]) -> None:
 
 
 def _check_order(parts: Sequence[Part]) -> None:
-    """Labels change first: whoever prepares samples goes by them."""
-    prepares = [part for part in parts if part.prepare is not None]
-    for before, after in pairwise(prepares):
+    """Labels change first, since whoever prepares samples goes by them; a shift of the last layer comes after whoever sets that layer anew."""
+    for before, after in pairwise(all_filling(parts, "prepare")):
         if after.relabels and not before.relabels:
             raise ConfigError(
                 f"{after.name} changes labels, by which {before.name} prepares samples; list {after.name} before {before.name}"
             )
-
-
-def _check_presented(parts: Sequence[Part]) -> None:
-    """A shift of the last layer would be lost where that layer is then set anew."""
-    presents = [part for part in parts if part.present is not None]
-    for before, after in pairwise(presents):
+    for before, after in pairwise(all_filling(parts, "present")):
         if before.presents_last and not after.presents_last:
             raise ConfigError(
                 f"{before.name} changes the trained model last, and {after.name} would undo it; list {after.name} before {before.name}"

@@ -39,8 +39,7 @@ class Shelf:
     def put(self, client: int, memory: Memory) -> Entries:
         """Keep it as the newest; returns what has no room any more, which is never the newest."""
         self._entries[client] = memory
-        self._size += bytes_of(memory)
-        self._measure_room(bytes_of(memory))
+        self._grow(bytes_of(memory))
         fallen: Entries = []
         while self._size > self._room and len(self._entries) > 1:
             oldest = next(iter(self._entries))
@@ -56,7 +55,8 @@ class Shelf:
         self._size -= bytes_of(memory)
         return memory
 
-    def _measure_room(self, added: int) -> None:
+    def _grow(self, added: int) -> None:
+        self._size += added
         self._unmeasured += added
         if self._size > self._floor and self._unmeasured >= self._floor // ASKED:
             self._room, self._unmeasured = max(self._floor, self._free() // SHARE), 0
